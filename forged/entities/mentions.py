@@ -107,7 +107,7 @@ def _name_spans(text: str) -> Iterator[_NameSpan]:
 
 
 def _joined_names(text: str, spans: Iterator[_NameSpan]) -> Iterator[_NameSpan]:
-    """Join adjacent capitalised words to one name: Policy Seven."""
+    """Yield names, with adjacent capitalised words joined to one: Policy Seven."""
     held: _NameSpan | None = None
     for span in spans:
         if held is not None and not span.sure and not held.sure and text[held.end : span.start] == " ":

@@ -62,7 +62,7 @@ class _EntityPath(msgspec.Struct, frozen=True):
 
 
 def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
-    """Return memories within two steps of the named entities, best first; half at most name one."""
+    """Return memories within two steps of the named entities, best first; at most half mention one."""
     paths = {start: _paths_from(graphs, start) for start in named}
     between = [paths[one][other] for one in named for other in named if other != one and other in paths[one]]
     best = dict[Place, ReachedMemory]()

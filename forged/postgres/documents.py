@@ -63,7 +63,7 @@ class ServerDocuments:
         """Return the documents with this source, or the one with this id."""
         return [ServerDocument(*found) for found in await self._fetch_rows(_NAMED, name=name)]
 
-    async def pieces(self, document_id: str) -> frozenset[str]:
+    async def piece_ids(self, document_id: str) -> frozenset[str]:
         """Return the ids of a document's pieces."""
         return frozenset(found[0] for found in await self._fetch_rows(_PIECES, document=document_id))
 

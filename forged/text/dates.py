@@ -39,8 +39,8 @@ _LOOKED_BACK = 40  # characters before a date that are searched for a sentence's
 _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
 
 
-def mark_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
-    """Mark creation times on a day or month that `text` names, or within a week after; None without any."""
+def named_time_mask(text: str, created: Seconds) -> NDArray[np.bool_] | None:
+    """Return a mask of creation times on days that `text` names, or a week after; None without any."""
     named = set(_named_dates(text))  # a pasted log repeats the same day often
     known = created[created > 0] if named else created[:0]
     if not len(known):

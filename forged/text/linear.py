@@ -71,7 +71,7 @@ def feature_weight(count: int) -> float:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield words, pairs and parts of words."""
+    """Yield a text's features as strings: words, pairs, and parts of words."""
     yield from (f"w{part}" for part in _PARTS.findall(text))
     words = _WORDS.findall(text)
     yield from (f"b{first} {second}" for first, second in pairwise(words))

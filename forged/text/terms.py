@@ -41,7 +41,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u096
 
 
 def _word_pattern(character: str) -> re.Pattern[str]:
-    """Compile words and identifiers: up to eight runs of `character` with one separator, or C++ and C#."""
+    """Return a pattern of words: up to eight runs of `character` with single separators, or C++ and C#."""
     run = f"{character}{{1,{_RUN}}}"
     return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
 
@@ -51,14 +51,14 @@ _ASCII_WORD = _word_pattern("[A-Za-z0-9]")
 
 # Such a class takes 3 ms to compile, so each pattern has one, compiled when needed.
 @cache
-def _wide_word() -> re.Pattern[str]:
-    """Compile words of any script, for text without paired characters."""
+def _wide_word_pattern() -> re.Pattern[str]:
+    """Return a pattern of words in any script, for text without paired characters."""
     return _word_pattern(rf"(?:[^\W_]|[{_MARKS}])")
 
 
 @cache
-def _paired_run() -> re.Pattern[str]:
-    """Compile runs of paired characters."""
+def _paired_run_pattern() -> re.Pattern[str]:
+    """Return a pattern of runs of paired characters."""
     return re.compile(f"[{_PAIRED}]+")
 
 
@@ -118,8 +118,8 @@ def _terms_of_chunk(chunk: str) -> bytes:
 
 def _terms_of_wide_chunk(chunk: str) -> bytes:
     """Return the hashed terms of a chunk with other scripts."""
-    paired = _paired_run()
-    words = _wide_word().findall(paired.sub(" ", chunk))
+    paired = _paired_run_pattern()
+    words = _wide_word_pattern().findall(paired.sub(" ", chunk))
     runs = paired.findall(chunk)  # a single character is its own term
     pairs = chain.from_iterable(map("".join, pairwise(run)) if len(run) > 1 else run for run in runs)
     return b"".join((*map(_word, words), *map(_packed, pairs)))
@@ -183,6 +183,6 @@ def distinct(terms: Terms) -> Terms:
 
 
 def are_stems(terms: Terms) -> NDArray[np.bool_]:
-    """Mark the terms that are stems or pairs; the others are beginnings."""
+    """Return a mask of the terms that are stems or pairs; the others are beginnings."""
     stems: NDArray[np.bool_] = (terms & 1) == 0
     return stems

@@ -41,14 +41,14 @@ _CODE = re.compile(
 
 # Compiled when needed: there are 44 openings, which take 8 ms, and few texts have one.
 @cache
-def _closing(opening: str) -> re.Pattern[str]:
-    """Compile the end of a code block with this opening."""
+def _fence_end_pattern(opening: str) -> re.Pattern[str]:
+    """Return the pattern of the end of a code block with this opening."""
     return re.compile(rf"^[ \t>]*{opening[0]}{{{len(opening)},}}[ \t\r]*$", re.MULTILINE)
 
 
 @cache
-def _closing_ticks(opening: str) -> re.Pattern[str]:
-    """Compile the end of inline code: the next run of as many backticks, or the line's end."""
+def _ticks_end_pattern(opening: str) -> re.Pattern[str]:
+    """Return the pattern that ends inline code: the next run of as many backticks, or the line's end."""
     return re.compile(rf"(?<!`)`{{{len(opening)}}}(?!`)(?P<glued>\w)?|\n")
 
 
@@ -219,7 +219,9 @@ class _CodeAround:
     def _end_of_code(self, opening: re.Match[str]) -> int:
         """Return the end of code with this opening, 0 if it has none."""
         fence, ticks = opening["fence"], opening["ticks"]
-        closing = self._next_match(_closing(fence) if fence else _closing_ticks(ticks), opening.end())
+        closing = self._next_match(
+            _fence_end_pattern(fence) if fence else _ticks_end_pattern(ticks), opening.end()
+        )
         return closing.end() if closing and (fence or closing[0] == ticks) else 0
 
     def _next_match(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:

@@ -41,7 +41,7 @@ def require_below(path: str, home: str) -> None:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield every line, with an undecodable one in place of one that is too long."""
+    """Yield every line of a file, an undecodable one in place of one that is too long."""
     while line := file.readline(MOST_LINE):
         if line.endswith(b"\n") or len(line) < MOST_LINE:
             yield line

@@ -96,7 +96,7 @@ _LONGEST_KEY = 140
 _LOOSE = 20
 
 
-def assigned(found: re.Match[str]) -> tuple[int, int] | None:
+def assigned_secret(found: re.Match[str]) -> tuple[int, int] | None:
     """Return start and end of the secret that an ASSIGNMENT match assigns, or None if it is none."""
     text, is_raw = found.string, found.lastgroup == "raw"
     start, stop = found.span(str(found.lastgroup))
@@ -118,7 +118,7 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
     return start, start + len(_raw_value(text, start, len(text)) if is_raw else value)
 
 
-def kind(found: re.Match[str]) -> str:
+def kind_of_assignment(found: re.Match[str]) -> str:
     """Return the shape of the secret of an ASSIGNMENT match, in plain words."""
     word = found["word"].lower()
     if word in _COMMON or word == "secret":

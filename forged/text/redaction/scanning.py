@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from forged.text.redaction.assignments import NAMES, kind
+from forged.text.redaction.assignments import NAMES, kind_of_assignment
 from forged.text.redaction.shapes import PHRASES, TOKENS, Shape
 from forged.text.redaction.value_form import PLACEHOLDER
 
@@ -102,10 +102,10 @@ def _hits_across(whole: _JoinedText, found: list[_SecretHit]) -> Iterator[_Secre
         cuts = whole.crossed(hit.start, hit.stop)
         if not cuts or not all(cut.is_firm or (hit.is_token and not cut.stand_in) for cut in cuts):
             continue
-        start = whole.behind(hit.start)
+        start = whole.start_in_original(hit.start)
         # A token at the end of its line, followed by an ordinary word.
         if cuts[-1].is_firm or not (start in complete and _is_word(whole.tail(hit.stop))):
-            yield _SecretHit(start, whole.before(hit.stop), hit.shape)
+            yield _SecretHit(start, whole.end_in_original(hit.stop), hit.shape)
 
 
 def _hits_within(text: str) -> Iterator[_SecretHit]:
@@ -139,7 +139,7 @@ def _hits_at(
         found = shape.regex.match(text, at)
         span = shape.secret(found) if found else None
         if found and span and PLACEHOLDER not in text[span[0] : span[1]]:
-            yield _SecretHit(*span, shape.name or kind(found), is_token)
+            yield _SecretHit(*span, shape.name or kind_of_assignment(found), is_token)
             end = max(end, span[1])
         at = haystack.find(anchor, end)
 
@@ -159,16 +159,16 @@ _INDENT = r"[ \t]*+(?:(?:[>|#*]|//)[ \t>]++)?"
 _AHEAD = r"(?=[a-z+/=-]{0,3}[0-9A-Z_])"
 
 
-def _line_end(end: str) -> re.Pattern[str]:
-    """Compile a pattern of line ends inside a value."""
+def _line_end_pattern(end: str) -> re.Pattern[str]:
+    """Return a pattern of line ends, plain or escaped as `end` is, that a value may continue over."""
     behind = "|".join(rf"(?<=[0-9A-Z_]{'.' * gap}{end})" for gap in range(5))
     return re.compile(
         rf"{end}(?<=[\w+/=\\\t\r -]{end})(?:(?:{behind}){_INDENT}(?=[\w+/=-])|{_INDENT}{_AHEAD})"
     )
 
 
-_LINES = _line_end(r"\n")
-_ESCAPED_LINES = _line_end(r"\\n")
+_LINES = _line_end_pattern(r"\n")
+_ESCAPED_LINES = _line_end_pattern(r"\\n")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _ODD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
 # Characters: least length of two pieces together, longest piece, and text read around a break.
@@ -204,16 +204,16 @@ class _JoinedText(msgspec.Struct, frozen=True):
         """Return the text between the last break before an index and the index."""
         return self.text[self.places[bisect_left(self.places, stop) - 1] : stop]
 
-    def before(self, place: int) -> int:
-        """Return the index in the original text; at a break, the end of the first piece."""
+    def end_in_original(self, place: int) -> int:
+        """Return the original index of a secret's end; at a break, the end of the first piece."""
         return self._origin(place, bisect_left(self.places, place) - 1)
 
-    def behind(self, place: int) -> int:
-        """Return the index in the original text; at a break, the start of the second piece."""
+    def start_in_original(self, place: int) -> int:
+        """Return the original index of a secret's start; at a break, the start of the second piece."""
         return self._origin(place, bisect_right(self.places, place) - 1)
 
     def _origin(self, place: int, last: int) -> int:
-        """Return the index in the original text by a number of cuts."""
+        """Return the original index of a place, after the cut number `last`."""
         if last < 0:
             return place
         cut = self.cuts[last]
@@ -221,7 +221,7 @@ class _JoinedText(msgspec.Struct, frozen=True):
 
 
 def _is_word(piece: str) -> bool:
-    """Return True for plain letters."""
+    """Return True if a piece has plain letters or digits only, as a word has."""
     return _WORD.fullmatch(piece) is not None
 
 
@@ -272,7 +272,7 @@ def _between_strings(text: str) -> Iterator[_TextCut]:
         start, stop = found.span()
         while start and text[start - 1] == "\\":
             start -= 1
-        if start and _is_inside(text[start - 1]) and _is_inside(text[stop : stop + 1]):
+        if start and _may_be_in_a_value(text[start - 1]) and _may_be_in_a_value(text[stop : stop + 1]):
             yield _TextCut(start, stop, is_firm=True)
 
 
@@ -282,20 +282,20 @@ def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_TextCut]:
         start, stop = found.span()
         line = text[max(0, start - _PIECE) : start]
         left = line.rstrip(" \t\\" if text[start] == "\n" else " \t").removesuffix("\\r").rstrip("\r\\")
-        if not left or not _is_inside(left[-1]):
+        if not left or not _may_be_in_a_value(left[-1]):
             continue
         before, after = left.rsplit(None, 1)[-1], text[stop : stop + _PIECE].split(None, 1)[0]
-        if len(before) + len(after) >= _LEAST and _is_odd(before, after):
+        if len(before) + len(after) >= _LEAST and _is_like_a_key(before, after):
             rest = text[stop + len(after) : stop + len(after) + 1]
             is_firm = rest in ("", "\n", "\r") and len(_ODD.findall(after)) > 1 < len(_ODD.findall(before))
             yield _TextCut(start - len(line) + len(left), stop, is_firm, _is_word(after))
 
 
-def _is_odd(before: str, after: str) -> bool:
+def _is_like_a_key(before: str, after: str) -> bool:
     """Return True if one piece is no word, or they are capitals as in some keys."""
     return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
 
 
-def _is_inside(character: str) -> bool:
-    """Return True for a character that a value may contain."""
+def _may_be_in_a_value(character: str) -> bool:
+    """Return True for a character that a secret value may contain."""
     return character.isalnum() or character in _INSIDE if character else False
