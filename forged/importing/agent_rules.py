@@ -34,7 +34,7 @@ _MEANINGS = {
 
 
 def batch_of_rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch:
-    """Return the statements of a rules file as items; `folder`, below the repository, is named in each."""
+    """Return a rules file's statements as items, and parts skipped; `folder` is named in each item."""
     header, body, skipped = _split_front_matter(text)
     found_cues, left = _cues_of_header(header, where)
     found = cut(body)

@@ -54,7 +54,7 @@ def is_note(text: str) -> bool:
 
 
 def batch_of_note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
-    """Return the items of one basic-memory note. Raises MemoryFormatError for unreadable front matter."""
+    """Return a basic-memory note's items and links, and parts skipped. Raises MemoryFormatError."""
     header = front_matter(text, KEYS)
     about, skipped = _header_of(header.values, name), header.lines
     found = cut(header.body)

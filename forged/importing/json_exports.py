@@ -60,7 +60,7 @@ def is_claude_mem(found: Json) -> bool:
 
 
 def batch_of_mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Return the entries of a mem0 export as items; without a `scope` they belong to the user."""
+    """Return a mem0 export's items, of the user unless `scope` says otherwise, and parts skipped."""
     items: list[ImportItem] = []
     left: list[SkippedItem] = []
     if isinstance(found, dict) and found.get("relations"):
@@ -112,7 +112,7 @@ def _unused_fields(entry: Entry, where: str) -> Iterator[SkippedItem]:
 
 
 def batch_of_claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Return observations and lessons of a claude-mem export as items for their project's repository."""
+    """Return a claude-mem export's observations and lessons as items of their projects, and parts skipped."""
     assert isinstance(found, dict)
     items: list[ImportItem] = []
     left: list[SkippedItem] = []

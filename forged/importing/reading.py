@@ -46,21 +46,21 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str, asked: ReadOptions) -> ImportBatch:
-    """Return all items of a file or folder. Raises WorkspaceError if unreadable or of no known format."""
+    """Return the items of a file or folder, and the parts skipped. Raises WorkspaceError."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no path"
         raise WorkspaceError(f"{path} cannot be read: {why}") from error
     if is_folder:
-        return _read_folder(os.path.realpath(path), asked)
+        return _batch_of_folder(os.path.realpath(path), asked)
     most = _JSON_BYTES if path.endswith(".json") else _TEXT_BYTES
     try:
         source = read_file(os.path.realpath(path), os.path.basename(path), most)
         source = msgspec.structs.replace(source, path=os.path.abspath(path))
         if source.name == memory_files.MANIFEST:
-            return _read_folder(os.path.realpath(source.folder), asked)
-        found = _read_file(source, asked, alone=True)
+            return _batch_of_folder(os.path.realpath(source.folder), asked)
+        found = _batch_of_file(source, asked, alone=True)
     except MemoryFormatError as error:
         raise WorkspaceError(f"{path}: {error}") from error
     if found is None:
@@ -71,16 +71,16 @@ def read_path(path: str, asked: ReadOptions) -> ImportBatch:
 # --- folders -------------------------------------------------------------------------------------------
 
 
-def _read_folder(top: str, asked: ReadOptions) -> ImportBatch:
-    """Return the items of a folder: an export, memory files, or files of one or any format."""
+def _batch_of_folder(top: str, asked: ReadOptions) -> ImportBatch:
+    """Return the batch of a folder: an export, memory files, or files of one or any format."""
     if os.path.lexists(os.path.join(top, memory_files.MANIFEST)):
-        return _read_export(top, asked)
+        return _batch_of_export(top, asked)
     below = _memory_folders(top)
     if below:
-        return _read_wanted(top, asked, partial(_size_limit_in, below), "forge")
+        return _batch_of_wanted(top, asked, partial(_size_limit_in, below), "forge")
     if asked.form:
-        return _read_wanted(top, asked, lambda where: _size_limit_of_form(where, asked.form), asked.form)
-    return _read_wanted(top, asked, lambda where: _size_limit(os.path.join(top, where)), "")
+        return _batch_of_wanted(top, asked, lambda where: _size_limit_of_form(where, asked.form), asked.form)
+    return _batch_of_wanted(top, asked, lambda where: _size_limit(os.path.join(top, where)), "")
 
 
 def _memory_folders(top: str) -> tuple[str, ...]:
@@ -99,14 +99,14 @@ def _size_limit_in(folders: Container[str], where: str) -> int:
     return MAX_FILE_BYTES if is_there and name.endswith(".md") else 0
 
 
-def _read_wanted(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
-    """Return the items of all files below a folder that `wanted` gives a size limit."""
+def _batch_of_wanted(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
+    """Return the batch of all files below a folder that `wanted` gives a size limit."""
     walk = Walk(top, wanted, with_memories=form == "forge")
     asked = msgspec.structs.replace(asked, form=asked.form or form)
     parts: list[ImportBatch] = []
     for source in walk:
         try:
-            part = _read_file(source, asked, alone=False)
+            part = _batch_of_file(source, asked, alone=False)
         except MemoryFormatError as error:
             part = ImportBatch((), (SkippedItem(source.where, str(error)),))
         if part is not None:
@@ -139,8 +139,8 @@ def _size_limit_of_form(where: str, form: str) -> int:
     return _TEXT_BYTES if where.endswith(names) else 0
 
 
-def _read_export(top: str, asked: ReadOptions) -> ImportBatch:
-    """Return the items of all roots in an export. Raises WorkspaceError for an unreadable manifest."""
+def _batch_of_export(top: str, asked: ReadOptions) -> ImportBatch:
+    """Return the batch of all roots in an export. Raises WorkspaceError for an unreadable manifest."""
     try:
         manifest = memory_files.parse_manifest(
             read_file(os.path.join(top, memory_files.MANIFEST), memory_files.MANIFEST, _JSON_BYTES).data
@@ -152,20 +152,20 @@ def _read_export(top: str, asked: ReadOptions) -> ImportBatch:
     parts: list[ImportBatch] = []
     for source in walk:
         part = homes[f"{source.where.rpartition('/')[0]}/"]
-        parts.append(_read_memory_file(source, asked.scope or part.scope, part.name))
+        parts.append(_batch_of_memory(source, asked.scope or part.scope, part.name))
     return merge_batches([*parts, ImportBatch((), tuple(walk.left))])
 
 
 # --- single files --------------------------------------------------------------------------------------
 
 
-def _read_file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
-    """Return the items of a file, None for an unknown format. Raises MemoryFormatError."""
+def _batch_of_file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
+    """Return the batch of a file, None for an unknown format. Raises MemoryFormatError."""
     form = asked.form or _detect_form(source, alone=alone)
     if form == "rules":
-        found = _read_rules(source, asked)
+        found = _batch_of_agent_rules(source, asked)
     elif form == "forge":
-        return _read_memory_file(source, asked.scope or _stated_scope(source))
+        return _batch_of_memory(source, asked.scope or _stated_scope(source))
     elif form == "basic-memory":
         name = source.name.removesuffix(".md")
         found = basic_memory.batch_of_note(source.text(), where=source.where, name=name, scope=asked.scope)
@@ -216,8 +216,8 @@ def _is_memory_file(text: str) -> bool:
     return "id" in values and ("version" in values or "trigger" in values)
 
 
-def _read_memory_file(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
-    """Return a memory file as one item, unchanged."""
+def _batch_of_memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
+    """Return the batch of one memory file, with its bytes unchanged."""
     found = memory_files.batch_of_memory_file(
         source.data, name=source.name, where=source.where, scope=scope, repo=repo
     )
@@ -234,8 +234,8 @@ def _stated_scope(source: SourceFile) -> str:
     return Scope.USER.value if values.get("scope") == "user" else Scope.REPO.value
 
 
-def _read_rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
-    """Return the items of an agent's rules; those in the home, or an agent's folder there, are the user's."""
+def _batch_of_agent_rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
+    """Return the batch of an agent's rules; those in the home, or an agent's folder there, are the user's."""
     home = os.path.realpath(asked.home)
     folder = os.path.realpath(source.folder)
     below = os.path.relpath(folder, home).split("/")

@@ -21,7 +21,7 @@ _ADMINISTRATOR = "only the owner of the tables who has CREATEROLE, or a superuse
 
 
 class RowOwner(msgspec.Struct, frozen=True, order=True):
-    """Owner of rows: a user or an agent, or the organization, whose id is ""."""
+    """Owner of rows: a user, an agent, or the organization, which has the id ""."""
 
     scope: Scope
     id: str = ""

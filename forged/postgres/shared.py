@@ -269,7 +269,7 @@ class SharedServer:
         found = [each for rows in lists for each in rows]
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
 
-    def hit(self, rows: Sequence[Stored]) -> None:
+    def count_used(self, rows: Sequence[Stored]) -> None:
         """Count rows as used in an answer; the server gets the counts within seconds, or never."""
         self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
 
@@ -360,12 +360,12 @@ class SharedServer:
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
             with contextlib.suppress(SharedError):
-                await self.count()
+                await self.send_counts()
                 if Scope.SESSION in self.scopes and time.monotonic() - swept_at > _SWEEP_EVERY_S:
                     await self.sweep()
                     swept_at = time.monotonic()
 
-    async def count(self) -> None:
+    async def send_counts(self) -> None:
         """Send the counts of answers to the server. Raises SharedError; these counts are lost then."""
         hits, self._hits = self._hits, Counter()
         if hits:

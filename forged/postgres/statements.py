@@ -127,12 +127,12 @@ def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = F
         columns.append("changed")
         changed.append("changed = EXCLUDED.changed")
     values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
-    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_is_forbidden(here)})"
+    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forbidden_condition(here)})"
     return f"""
         INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
         {"" if is_checked else stays_away}
         ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)}
-        {"" if is_checked else _is_not_older(here)}"""
+        {"" if is_checked else _not_older_condition(here)}"""
 
 
 def _assignment(column: str) -> str:
@@ -143,7 +143,7 @@ def _assignment(column: str) -> str:
     return f"embedding = coalesce(EXCLUDED.embedding, {kept})"
 
 
-def _is_forbidden(here: ScopeTable) -> str:
+def _forbidden_condition(here: ScopeTable) -> str:
     """Return the condition that tombstone `f` forbids row `i`; a document may be ingested again."""
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
@@ -152,7 +152,7 @@ def _is_forbidden(here: ScopeTable) -> str:
     return f"{named} AND f.kind <> 'restored'"
 
 
-def _is_not_older(here: ScopeTable) -> str:
+def _not_older_condition(here: ScopeTable) -> str:
     """Return the condition that a written row is not older; of equal times the larger hash wins."""
     if not here.versions:
         return ""

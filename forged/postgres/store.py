@@ -87,7 +87,7 @@ class SharedStore:
 
     def use(self, found: Iterable[Ranked]) -> None:
         """Count results as used in an answer, on the server."""
-        self._shared.hit([row for row in map(self._row, found) if row is not None])
+        self._shared.count_used([row for row in map(self._row, found) if row is not None])
 
     def _row(self, found: Ranked) -> Stored | None:
         """Return the row of a result, None for a result of another store."""
