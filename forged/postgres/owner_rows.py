@@ -91,7 +91,7 @@ class OwnerRows:
         return PushResult(taken.ids, taken.refused | kept)
 
     async def _write_accepted(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
-        """Write rows that are as expected; report those that the server refuses in any form."""
+        """Write rows that are as expected, in ever smaller batches; report rows that are refused for good."""
         if not rows:
             return PushResult()
         try:

@@ -68,9 +68,9 @@ class ServerHealth:
         self._succeeded_at, self._failing_since, self._error, self._probes = self._clock(), None, None, 0
 
     def record_failure(self, error: SharedError) -> bool:
-        """Record an error; return True if it opened the breaker, so that a probe must start.
+        """Record an error, which opens the breaker unless it is about a request; True if it opened just now.
 
-        An error about a request is an answer, and closes it.
+        An error about a request is an answer, and closes the breaker.
         """
         if error.reason == "busy":
             return False

@@ -43,7 +43,7 @@ def suffix(set_name: str) -> str:
 def indexed_expression(dimension: int) -> str:
     """Return the indexed SQL expression: vectors in half precision, for up to 4,000 numbers.
 
-    A statement must order by `{indexed_expression(d)} <=> query::{indexed_type(d)}`, or the index is not used.
+    Statements must order by `{indexed_expression(d)} <=> query::{indexed_type(d)}`, or the index is unused.
     """
     return f"(embedding::{indexed_type(dimension)})"
 

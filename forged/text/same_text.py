@@ -153,7 +153,7 @@ def _words_of_sentence(sentence: str) -> Iterator[_ComparedWord]:
 
 
 def _word(chunk: str, begins: bool) -> _ComparedWord | None:
-    """Return the word of a chunk without white space, None for an article; `begins`: starts a sentence."""
+    """Return the word of a chunk, None for an article or a dash; `begins`: it may begin a sentence."""
     bare = _bare(chunk)
     if not _WORD.fullmatch(bare):
         return None if chunk in _DASHES else _ComparedWord((bare or chunk).casefold())
