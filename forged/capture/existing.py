@@ -31,7 +31,7 @@ from forged.memory import Memory, Scope
 from forged.models import split_layers
 from forged.state import Event
 from forged.stores import View
-from forged.text.same_text import Texts
+from forged.text.same_text import TextIndex
 
 # Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
 _NEAREST = 40
@@ -170,13 +170,13 @@ class ExistingMemories:
         return self._texts.has_like(content)
 
     @cached_property
-    def _texts(self) -> Texts:
+    def _texts(self) -> TextIndex:
         """Return the texts that `says` compares with: current ones, and all of this session."""
         valid = list[Memory]()
         for memories in map(self._earlier, self.roots):
             heads = {each.id for each in build_chains(memories).heads(memories)}
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
-        return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
+        return TextIndex([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the current memory that a typed text may contradict, or None."""

@@ -22,7 +22,7 @@ import msgspec
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
-from forged.text.linear import LinearFunction, Weights, pieces
+from forged.text.linear import LinearFunction, Weights, hashed_features
 
 FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
@@ -100,10 +100,10 @@ class StatementScorer:
     def scores(self, text: str, row: bytes = b"") -> StatementScores:
         """Return the scores of a text by words and form, and by its vector unless that is empty."""
         vector = array("f", row)
-        places, form = pieces(text), form_features(text)
+        places, form = hashed_features(text), form_features(text)
 
         def of(line: LinearFunction) -> float:
-            return line.at(vector, places, form)
+            return line.value(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}
         keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))

@@ -82,7 +82,7 @@ def _find_files(paths: Sequence[str], source: str) -> list[DocumentFile | Unread
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
     try:
-        return [each for path in paths for each in documents.found(os.path.abspath(path), source)]
+        return [each for path in paths for each in documents.find_files(os.path.abspath(path), source)]
     except WorkspaceError as error:
         raise Stop("usage", str(error)) from error
 

@@ -61,7 +61,7 @@ def status_command(call: Invocation) -> None:
 
     async def read_server_and_members(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
         await postgres.require_current(there, settings.models)
-        return postgres.server(there), await postgres.members(there)
+        return postgres.server_info(there), await postgres.members(there)
 
     server, members = _with_connection(settings, read_server_and_members)
     about = {
@@ -101,7 +101,7 @@ def check_command(call: Invocation) -> None:
     Exit code 1 if something is wrong.
     """
     settings = _settings(call)
-    _show_findings(call, _with_connection(settings, lambda there: postgres.check(there, settings)))
+    _show_findings(call, _with_connection(settings, lambda there: postgres.check_schema(there, settings)))
 
 
 @shared_command.command("doctor", short_help="Check the server, with a fix for each problem.")

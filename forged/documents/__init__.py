@@ -7,13 +7,13 @@ Pure except `reading`, which treats files as foreign. It raises WorkspaceError f
 """
 
 from forged.documents.pieces import pieces
-from forged.documents.reading import DocumentFile, DocumentText, UnreadFile, found, read
+from forged.documents.reading import DocumentFile, DocumentText, UnreadFile, find_files, read
 
 __all__ = [
     "DocumentFile",
     "DocumentText",
     "UnreadFile",
-    "found",
+    "find_files",
     "pieces",
     "read",
 ]

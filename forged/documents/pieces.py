@@ -38,7 +38,7 @@ _MOST_JOINED = 8
 
 
 class PieceSpan(msgspec.Struct, frozen=True):
-    """Piece of a text: the characters from `start` to `end`.
+    """Piece of a document's text: the characters from `start` to `end`.
 
     `headings` are those above its new text, outermost first.
     """
@@ -50,7 +50,7 @@ class PieceSpan(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Return the headings as one line; if not all fit, the innermost is whole."""
+        """Return the headings as one line of at most 200 characters, which keeps the innermost."""
         path = " > ".join(self.headings)
         while len(path) > _MOST_PATH and " > " in path:
             path = path.partition(" > ")[2]
@@ -58,48 +58,48 @@ class PieceSpan(msgspec.Struct, frozen=True):
 
 
 def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[PieceSpan, ...]:
-    """Return the pieces of a text; `size` and `overlap` in tokens, the overlap at most half a piece."""
+    """Cut a text into pieces of at most `size` tokens that overlap by `overlap`, at most half a piece."""
     headings = tuple(_headings(text)) if markdown else ()
-    places = _Places(text, tuple(at for at, _, _ in headings))
-    above, pieces, reached = _Above(headings), [], 0
-    for start, end in _spans(text, places, size, min(overlap, size // 2)):
+    places = _PieceEnds(text, tuple(at for at, _, _ in headings))
+    headings_above, pieces, reached = _HeadingCursor(headings), [], 0
+    for start, end in _piece_ranges(text, places, size, min(overlap, size // 2)):
         if not text[start:end].isspace():
-            pieces.append(PieceSpan(start, end, text[start:end], above.at(reached)))
+            pieces.append(PieceSpan(start, end, text[start:end], headings_above.advance_to(reached)))
         reached = end
     return tuple(pieces)
 
 
-def _spans(text: str, places: _Places, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+def _piece_ranges(text: str, places: _PieceEnds, size: int, overlap: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of each piece."""
     start, back = 0, min(MOST_BACK, size // 4)
     while start < len(text):
-        last = _forth(text, start, size)
+        last = _end_of_tokens(text, start, size)
         if last == len(text):
             yield start, last
             return
-        end = places.best(_back(text, last, back), last) or last
+        end = places.best(_start_of_tokens(text, last, back), last) or last
         yield start, end
-        start = max(_back(text, end, overlap), start + 1 + (end - start) // 4)
+        start = max(_start_of_tokens(text, end, overlap), start + 1 + (end - start) // 4)
 
 
-def _forth(text: str, start: int, tokens: int) -> int:
-    """Return the end of at most so many tokens from an index on."""
+def _end_of_tokens(text: str, start: int, tokens: int) -> int:
+    """Return the end of at most so many tokens that begin at an index."""
     most = tokens * BYTES_PER_TOKEN
     part = text[start : start + most].encode("utf-8", "replace")[:most]
-    return _whole(text, start + len(part.decode("utf-8", "ignore")), least=start + 1)
+    return _between_characters(text, start + len(part.decode("utf-8", "ignore")), least=start + 1)
 
 
-def _back(text: str, end: int, tokens: int) -> int:
-    """Return the start of at most so many tokens before an index."""
+def _start_of_tokens(text: str, end: int, tokens: int) -> int:
+    """Return the start of at most so many tokens that end at an index."""
     most = tokens * BYTES_PER_TOKEN
     part = text[max(0, end - most) : end].encode("utf-8", "replace")
-    return _whole(
+    return _between_characters(
         text, end - len(part[len(part) - min(most, len(part)) :].decode("utf-8", "ignore")), least=0
     )
 
 
-def _whole(text: str, at: int, *, least: int) -> int:
-    """Return the index, or an earlier one that is not inside a visible character."""
+def _between_characters(text: str, at: int, *, least: int) -> int:
+    """Return the index, or the start of the visible character that it would split."""
     for place in range(at, max(at - _MOST_JOINED, least), -1):
         if place >= len(text) or not _is_joined(text[place - 1], text[place]):
             return place
@@ -115,33 +115,34 @@ def _is_joined(before: str, after: str) -> bool:
     return "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tone
 
 
-class _Places:
+class _PieceEnds:
     """Good places to end a piece: headings and ends of sentences."""
 
     def __init__(self, text: str, headings: Sequence[int]) -> None:
         self._headings = headings
-        self._ends = tuple(_ends(text))
+        self._sentence_ends = tuple(_sentence_ends(text))
 
     def best(self, first: int, last: int) -> int:
-        """Return the best place after `first` and up to `last`, or 0."""
-        return _last_of(self._headings, first, last) or _last_of(self._ends, first, last)
+        """Return the last heading, else sentence end, after `first` and up to `last`; 0 without any."""
+        return _last_between(self._headings, first, last) or _last_between(self._sentence_ends, first, last)
 
 
-def _last_of(places: Sequence[int], first: int, last: int) -> int:
+def _last_between(places: Sequence[int], first: int, last: int) -> int:
+    """Return the last of these sorted indexes after `first` and up to `last`, or 0."""
     number = bisect_right(places, last)
     return places[number - 1] if number and places[number - 1] > first else 0
 
 
-def _ends(text: str) -> Iterator[int]:
+def _sentence_ends(text: str) -> Iterator[int]:
     """Yield the ends of sentences and paragraphs."""
     for found in _END.finditer(text):
         is_stop = found[0].startswith(".")
-        if not (is_stop and _goes_on(text, found)):
+        if not (is_stop and _sentence_goes_on(text, found)):
             yield found.end()
 
 
-def _goes_on(text: str, found: re.Match[str]) -> bool:
-    """Return True if a full stop ends no sentence."""
+def _sentence_goes_on(text: str, found: re.Match[str]) -> bool:
+    """Return True if the sentence goes on after this full stop."""
     before, behind = text[max(0, found.start() - 4) : found.start() + 1], text[found.end() : found.end() + 8]
     return behind.lstrip()[:1].islower() or _NUMBER_BEFORE.search(before) is not None
 
@@ -152,25 +153,25 @@ _Heading = tuple[int, int, str]
 
 
 def _headings(text: str) -> Iterator[_Heading]:
-    """Yield the headings outside code blocks."""
+    """Yield index, level and words of each heading outside code blocks."""
     fences = [(each.start(), each[1]) for each in _FENCE.finditer(text)]
-    blocks = tuple(_blocks(fences, len(text)))
+    blocks = tuple(_code_blocks(fences, len(text)))
     starts = tuple(start for start, _ in blocks)
     for found in _HEADING.finditer(text):
         number = bisect_right(starts, found.start()) - 1
         if number < 0 or blocks[number][1] <= found.start():
-            yield found.start(), len(found[1]), _words(found[2])
+            yield found.start(), len(found[1]), _heading_words(found[2])
 
 
-def _words(heading: str) -> str:
-    """Return a heading without closing signs."""
+def _heading_words(heading: str) -> str:
+    """Return the words of a heading without closing signs."""
     words = heading[:_MOST_PATH].rstrip()
     plain = words.rstrip("#")
     return " ".join((plain if plain != plain.rstrip() else words).split())
 
 
-def _blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of code blocks."""
+def _code_blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each code block."""
     opened: tuple[int, str] | None = None
     for at, fence in fences:
         if opened is None:
@@ -182,16 +183,16 @@ def _blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[in
         yield opened[0], length
 
 
-class _Above:
-    """Finds the headings above an index; indexes must be asked in order."""
+class _HeadingCursor:
+    """Forward-only cursor over the headings of a text."""
 
     def __init__(self, headings: Sequence[_Heading]) -> None:
         self._left = list(reversed(headings))
         self._open: list[_Heading] = []
 
-    def at(self, place: int) -> tuple[str, ...]:
-        """Return the headings above an index, outermost first."""
-        while self._left and self._left[-1][0] <= place:
+    def advance_to(self, index: int) -> tuple[str, ...]:
+        """Return the headings above an index, outermost first; never ask for an earlier index after it."""
+        while self._left and self._left[-1][0] <= index:
             fresh = self._left.pop()
             self._open = [each for each in self._open if each[1] < fresh[1]] + [fresh]
         return tuple(words for _, _, words in self._open)
@@ -203,7 +204,7 @@ FROM_DOCUMENT = "ingest"
 
 
 def document_id(source: str, text: str, size: int, overlap: int) -> str:
-    """Return the id of a document that is cut in this way."""
+    """Return the id of a document, made of source, text and sizes of its pieces."""
     said = f"{source}\0{size}\0{overlap}\0{text}".encode("utf-8", "replace")
     return f"doc_{hashlib.sha256(said).hexdigest()[:_HASH_DIGITS]}"
 
@@ -216,7 +217,7 @@ def piece_id(document: str, index: int) -> str:
 def pieces(
     source: str, text: str, *, size: int, overlap: int, is_markdown: bool, now: str
 ) -> tuple[Memory, ...]:
-    """Return the pieces of a text in order, none for a blank text; `now` is their time."""
+    """Return the pieces of a document as memories, in order, none for a blank text; `now` is their time."""
     document = document_id(source, text, size, overlap)
     cuts = cut(text, size, overlap, markdown=is_markdown)
     return tuple(
@@ -231,14 +232,14 @@ def pieces(
             session_id=FROM_DOCUMENT,
             trigger=Trigger.EXPLICIT,
             origin=Origin.IMPORT,
-            cues=_cues(each),
+            cues=_heading_cues(each),
             piece=Piece(document, index, len(cuts), source),
         )
         for index, each in enumerate(cuts)
     )
 
 
-def _cues(piece: PieceSpan) -> tuple[str, ...]:
+def _heading_cues(piece: PieceSpan) -> tuple[str, ...]:
     """Return the headings above a piece as cues, unless it contains them."""
     is_said = all(heading in piece.text for heading in piece.headings)
     return () if is_said else (piece.path,)

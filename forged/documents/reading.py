@@ -2,7 +2,7 @@
 
 Markdown and plain text are recognised by suffix; a named file may have any name. Files are treated as
 foreign: no link is followed except a named one, only regular files are opened, each of at most 900 KiB, and a
-walk is limited in entries and depth. Hidden files and folders are skipped. First all files are `found` by
+walk is limited in entries and depth. Hidden files and folders are skipped. First all files are found by
 name, then each is `read`. An unreadable one is an `UnreadFile` with the reason. Raises WorkspaceError for a
 missing path.
 """
@@ -30,7 +30,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """Text of a document with the name of its source."""
+    """Text of a document, and the name of its source."""
 
     source: str
     text: str
@@ -38,7 +38,7 @@ class DocumentText(msgspec.Struct, frozen=True):
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """File that is not read, or end of a walk, with the reason."""
+    """File or folder that is not read as a document, with the reason."""
 
     source: str
     why: str
@@ -52,51 +52,51 @@ class DocumentFile(msgspec.Struct, frozen=True):
     is_named: bool = False
 
 
-def found(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
-    """Yield the files of a path in the order of their names.
+def find_files(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
+    """Yield the file, or all text files below a folder, sorted by name; `source` replaces its path.
 
     Each is named by its path, or by `source` and the path below the folder. Raises WorkspaceError.
     """
     if not os.path.lexists(path):
         raise WorkspaceError(f"{path} is not there")
     if os.path.isdir(path):
-        yield from _Walk(source or path).below(path, "", 0)
+        yield from _DocumentWalk(source or path).below(path, "", 0)
     else:
         yield DocumentFile(source or path, path, is_named=True)
 
 
 def read(file: DocumentFile) -> DocumentText | UnreadFile:
-    """Return the text of a file, or the reason why not."""
+    """Return the text of a document's file, or the reason why it is not read."""
     try:
-        data = _bytes(file)
+        data = _read_bytes(file)
     except OSError as error:
         if not file.is_named and os.path.islink(file.path):
             return UnreadFile(file.source, "a symbolic link; ingest the file that it points to")
         return UnreadFile(file.source, f"cannot be read: {error.strerror}")
-    text = data if isinstance(data, UnreadFile) else _text(file.source, data)
+    text = data if isinstance(data, UnreadFile) else _decoded_text(file.source, data)
     if isinstance(text, UnreadFile):
         return text
     return DocumentText(file.source, text, os.path.splitext(file.path)[1].lower() in MARKDOWN)
 
 
-class _Walk:
-    """Walk of a folder with limits."""
+class _DocumentWalk:
+    """Search of a folder for documents, with limits for depth and entries."""
 
     def __init__(self, source: str) -> None:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
     def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
-        """Yield all documents of a folder; `below` is its path in the named one, with a final slash."""
+        """Yield all documents below a folder; `below` is its path in the named one, with a final slash."""
         if depth > _MOST_DEPTH:
-            yield UnreadFile(self._named(below), f"lies more than {_MOST_DEPTH} folders deep")
+            yield UnreadFile(self._source_name(below), f"lies more than {_MOST_DEPTH} folders deep")
             return
         try:
             entries = self._listed(folder)
         except OSError as error:
             if not below:
                 raise WorkspaceError(f"{folder} cannot be read: {error.strerror}") from error
-            yield UnreadFile(self._named(below), f"cannot be read: {error.strerror}")
+            yield UnreadFile(self._source_name(below), f"cannot be read: {error.strerror}")
             return
         for entry in entries:
             where = f"{below}{entry.name}"
@@ -104,25 +104,25 @@ class _Walk:
                 if entry.name not in _PASSED_BY:
                     yield from self.below(entry.path, f"{where}/", depth + 1)
             elif os.path.splitext(entry.name)[1].lower() in TEXT:
-                yield DocumentFile(self._named(where), entry.path)
+                yield DocumentFile(self._source_name(where), entry.path)
         if self._room <= 0 and not below:
             yield UnreadFile(
                 self._source, f"more than {_MOST_ENTRIES:,} files and folders; ingest it in parts"
             )
 
     def _listed(self, folder: str) -> list[os.DirEntry[str]]:
-        """Return the sorted entries of a folder."""
+        """Return the sorted visible entries of a folder, within the limit of all entries."""
         with os.scandir(folder) as entries:
             found = [entry for entry, _ in zip(entries, range(self._room), strict=False)]
         self._room -= len(found)
-        return sorted((each for each in found if _is_shown(each.name)), key=lambda each: each.name)
+        return sorted((each for each in found if _is_visible_name(each.name)), key=lambda each: each.name)
 
-    def _named(self, below: str) -> str:
-        """Return the source name of a path."""
+    def _source_name(self, below: str) -> str:
+        """Return the source name of a path below the folder."""
         return f"{self._source}/{below}"
 
 
-def _is_shown(name: str) -> bool:
+def _is_visible_name(name: str) -> bool:
     """Return True for a name that is not hidden and can be printed."""
     try:
         name.encode()
@@ -131,7 +131,7 @@ def _is_shown(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _bytes(file: DocumentFile) -> bytes | UnreadFile:
+def _read_bytes(file: DocumentFile) -> bytes | UnreadFile:
     """Return the bytes of a file, or the reason why not. Raises OSError."""
     descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
     with open(descriptor, "rb") as opened:
@@ -143,7 +143,8 @@ def _bytes(file: DocumentFile) -> bytes | UnreadFile:
     return data
 
 
-def _text(source: str, data: bytes) -> str | UnreadFile:
+def _decoded_text(source: str, data: bytes) -> str | UnreadFile:
+    """Return the text of UTF-8 bytes, or the reason why they are none."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

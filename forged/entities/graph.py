@@ -30,7 +30,7 @@ class RelationEnd(msgspec.Struct, frozen=True):
 
 
 class EntityGraph(msgspec.Struct, frozen=True, eq=False):
-    """Entities of one root's memories, by the ids of their names.
+    """Graph of the entities of one root's memories, by the ids of their names.
 
     `names` has each entity as the newest memory names it, `aliases` the ids of other names. `mentioned_by`
     has the ids of memories that mention an entity, newest first. `mentions` has the entities of a memory,
@@ -46,14 +46,14 @@ class EntityGraph(msgspec.Struct, frozen=True, eq=False):
 
 
 def graph_of(memories: Iterable[Memory]) -> EntityGraph:
-    """Return the graph of memories, which must not include replaced ones."""
+    """Return the graph of the entities in these memories, which must not include replaced ones."""
     newest_first = sorted(memories, key=lambda each: (each.created_at, each.id), reverse=True)
     by_memory = {each.id: mentions_of(each) for each in newest_first}
     names, aliases = dict[str, Entity](), dict[str, str]()
-    mentions = {memory_id: dict.fromkeys(_ids(each)) for memory_id, each in by_memory.items()}
+    mentions = {memory_id: dict.fromkeys(_entity_ids(each)) for memory_id, each in by_memory.items()}
     mentioned_by, relations = defaultdict[str, list[str]](list), defaultdict[str, list[RelationEnd]](list)
     for memory_id, each in by_memory.items():
-        for key, entity in zip(_ids(each), each.entities, strict=True):
+        for key, entity in zip(_entity_ids(each), each.entities, strict=True):
             names.setdefault(key, entity)
         for key, thing in each.aliases:
             aliases.setdefault(key, thing)
@@ -64,26 +64,28 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
     return EntityGraph(
         names,
         aliases,
-        _frozen(mentioned_by),
-        _frozen(mentions),
-        _frozen(relations),
-        _frozen(_linked(newest_first)),
+        _as_tuples(mentioned_by),
+        _as_tuples(mentions),
+        _as_tuples(relations),
+        _as_tuples(_linked_memories(newest_first)),
     )
 
 
-def _ids(mentioned: Mentions) -> list[str]:
+def _entity_ids(mentioned: Mentions) -> list[str]:
+    """Return the ids of mentioned entities, in order."""
     return [entity_id(each.name) for each in mentioned.entities]
 
 
 def _relation_ends(memory_id: str, mentioned: Mentions) -> Iterable[tuple[str, RelationEnd]]:
+    """Yield each relation twice: with the id of its source, and with that of its target."""
     for each in mentioned.relations:
         source, target = entity_id(each.source), entity_id(each.target)
         yield source, RelationEnd(each.relation, target, each.weight, False, memory_id)
         yield target, RelationEnd(each.relation, source, each.weight, True, memory_id)
 
 
-def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
-    """Return the linked memories of each memory, in both directions."""
+def _linked_memories(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
+    """Return the ids of memories linked with each memory, in both directions."""
     linked = defaultdict[str, list[str]](list)
     for memory in memories:
         for edge in memory.related:
@@ -92,5 +94,6 @@ def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
     return linked
 
 
-def _frozen(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
+def _as_tuples(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
+    """Return the lists of a mapping as tuples."""
     return {key: tuple(found) for key, found in lists.items()}

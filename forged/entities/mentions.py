@@ -47,15 +47,15 @@ _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?:;\n][\"')\]]*|^[ \t]*[-*#>]+)\s*\Z", 
 
 
 class Mentions(msgspec.Struct, frozen=True):
-    """Entities of a text in order, each once; `aliases` are other names with the entity's id."""
+    """Entities and relations of a text, each once; `aliases` are other names with an entity's id."""
 
     entities: tuple[Entity, ...] = ()
     relations: tuple[EntityRelation, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
 
 
-class _Span(msgspec.Struct, frozen=True):
-    """Name at its place; `sure` unless only its capital shows that it is one."""
+class _NameSpan(msgspec.Struct, frozen=True):
+    """Possible name at its place in a text; not `sure` if only its capital shows that it is one."""
 
     start: int
     end: int
@@ -66,9 +66,9 @@ class _Span(msgspec.Struct, frozen=True):
 
 @lru_cache(_KEPT)
 def mentions_in(text: str) -> Mentions:
-    """Return entities and relations of a text; recent texts are cached."""
+    """Return the entities and relations that a text mentions; recent texts are cached."""
     text = text[:MOST_CHARACTERS]
-    spans = list(_whole(text, _spans(text)))
+    spans = list(_joined_names(text, _name_spans(text)))
     relations = tuple(dict.fromkeys(_relations(text, spans)))[:MOST_RELATIONS]
     related = {name for each in relations for name in (each.source, each.target)}
     found = dict[str, Entity]()
@@ -78,7 +78,7 @@ def mentions_in(text: str) -> Mentions:
             found.setdefault(entity_id(each.entity.name), each.entity)
             if each.alias:
                 aliases.setdefault(entity_id(each.alias), entity_id(each.entity.name))
-    for package in _installed(text):
+    for package in _installed_packages(text):
         found.setdefault(entity_id(package.name), package)
     found.pop("", None)
     aliases.pop("", None)
@@ -88,11 +88,12 @@ def mentions_in(text: str) -> Mentions:
 # --- names ---------------------------------------------------------------------------------------------
 
 
-def _spans(text: str) -> Iterator[_Span]:
+def _name_spans(text: str) -> Iterator[_NameSpan]:
+    """Yield the possible names of a text in order."""
     for token in _TOKEN.finditer(text):
         kind, said = token.lastgroup, token[0]
         if kind == "word":
-            entity, sure = _of_word(text, token.start(), said)
+            entity, sure = _entity_of_word(text, token.start(), said)
             said = said.rstrip(".,-/") or said
         elif kind == "code":
             entity, sure = named_by_code(token["code"]), True
@@ -102,15 +103,15 @@ def _spans(text: str) -> Iterator[_Span]:
             continue
         if entity is not None and len(entity.name) <= LONGEST_NAME and entity_id(entity.name):
             alias = (token["alias"] or "").strip()
-            yield _Span(token.start(), token.start() + len(said), entity, alias, sure)
+            yield _NameSpan(token.start(), token.start() + len(said), entity, alias, sure)
 
 
-def _whole(text: str, spans: Iterator[_Span]) -> Iterator[_Span]:
-    """Join adjacent capitalised words to one name: Policy Seven."""
-    held: _Span | None = None
+def _joined_names(text: str, spans: Iterator[_NameSpan]) -> Iterator[_NameSpan]:
+    """Yield names, with adjacent capitalised words joined to one: Policy Seven."""
+    held: _NameSpan | None = None
     for span in spans:
         if held is not None and not span.sure and not held.sure and text[held.end : span.start] == " ":
-            held = _Span(held.start, span.end, Entity(text[held.start : span.end]), sure=False)
+            held = _NameSpan(held.start, span.end, Entity(text[held.start : span.end]), sure=False)
             continue
         if held is not None:
             yield held
@@ -119,17 +120,20 @@ def _whole(text: str, spans: Iterator[_Span]) -> Iterator[_Span]:
         yield held
 
 
-def _of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
+def _entity_of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
+    """Return the entity that a word of prose names, or None, and True if it surely is one."""
     begins = word[:1].isupper() and _SENTENCE_BEGINS.search(text, max(0, start - 24), start) is not None
     if (entity := named_by_word(word, begins=begins)) is not None:
         return entity, True
     bare = word.rstrip(".")
-    is_large = bare[:1].isupper() and bare.replace("-", "").isalnum() and bare.lower() not in _no_names()
+    is_large = (
+        bare[:1].isupper() and bare.replace("-", "").isalnum() and bare.lower() not in _capitalised_words()
+    )
     return (Entity(bare) if is_large else None), False
 
 
-def _installed(text: str) -> Iterator[Entity]:
-    """Yield packages of install commands: all in backticks, else the first."""
+def _installed_packages(text: str) -> Iterator[Entity]:
+    """Yield the packages of install commands: all in backticks, else the first."""
     for found in _INSTALL.finditer(text):
         is_code = text[max(0, found.start() - 2) : found.start()].rstrip(" ")[-1:] in {"`", "$"}
         names = [word.strip("'\"") for word in found["what"].split() if not word.startswith("-")]
@@ -142,7 +146,7 @@ def _installed(text: str) -> Iterator[Entity]:
 # --- relations -----------------------------------------------------------------------------------------
 
 
-def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
+def _relations(text: str, spans: list[_NameSpan]) -> Iterator[EntityRelation]:
     """Yield relations of neighbouring names with only relation words between them."""
     for one, other in pairwise(spans):
         between = text[one.end : other.start]
@@ -162,7 +166,7 @@ def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
 
 
 class _RelationPhrase(msgspec.Struct, frozen=True):
-    """Words of a relation: `between` the names, and `behind` the second.
+    """Words that state a relation: `between` two names, and `behind` the second.
 
     `turned`: the second name is the source. `large`: a capitalised name may take part.
     """
@@ -175,7 +179,7 @@ class _RelationPhrase(msgspec.Struct, frozen=True):
 
 
 class _RelationPhrases(msgspec.Struct, frozen=True):
-    """Phrases of relations.toml, and the pattern that finds them."""
+    """All phrases of relations.toml, and the pattern that finds one of them."""
 
     phrases: tuple[_RelationPhrase, ...]
     between: re.Pattern[str]
@@ -183,8 +187,8 @@ class _RelationPhrases(msgspec.Struct, frozen=True):
 
 @cache
 def _relation_phrases() -> _RelationPhrases:
-    """Read the phrases once."""
-    lists = _lists()
+    """Return the phrases of relations.toml, read once."""
+    lists = _relation_lists()
     phrases = tuple(msgspec.convert(each, _RelationPhrase) for each in lists["way"])
     forms = "|".join(f"(?P<w{number}>{phrase.between})" for number, phrase in enumerate(phrases))
     fill = "|".join(lists["between"])
@@ -192,24 +196,24 @@ def _relation_phrases() -> _RelationPhrases:
 
 
 @cache
-def _no_names() -> frozenset[str]:
+def _capitalised_words() -> frozenset[str]:
     """Return words that are capitalised at a sentence's start and are no names."""
-    return frozenset(_lists()["no_names"])
+    return frozenset(_relation_lists()["no_names"])
 
 
 @cache
-def _lists() -> dict[str, list[str]]:
-    """Read the lists of relations.toml once."""
+def _relation_lists() -> dict[str, list[str]]:
+    """Return the lists of relations.toml, read once."""
     with open(_FILE, "rb") as file:
         return tomllib.load(file)
 
 
 def mentions_of(memory: Memory) -> Mentions:
-    """Return the entities of a memory: its front matter first, then its text, then ends of relations."""
+    """Return the entities and relations of a memory, from its front matter and its text."""
     ruled = mentions_in(memory.content)
     if not memory.entities and not memory.relations:
         return ruled
-    relations = _each_once((*memory.relations[:MOST_RELATIONS], *ruled.relations))
+    relations = _unique_relations((*memory.relations[:MOST_RELATIONS], *ruled.relations))
     ends = [Entity(name) for each in relations for name in (each.source, each.target)]
     entities = dict[str, Entity]()
     for each in (*memory.entities[:MOST_ENTITIES], *ruled.entities, *ends):
@@ -220,7 +224,7 @@ def mentions_of(memory: Memory) -> Mentions:
     return Mentions(tuple(entities.values())[:MOST_ENTITIES], relations, ruled.aliases)
 
 
-def _each_once(relations: tuple[EntityRelation, ...]) -> tuple[EntityRelation, ...]:
+def _unique_relations(relations: tuple[EntityRelation, ...]) -> tuple[EntityRelation, ...]:
     """Return relations without duplicates, each with its first weight."""
     found = dict[tuple[str, str, str], EntityRelation]()
     for each in relations:

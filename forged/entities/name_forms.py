@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from forged.entities.names import technology
+from forged.entities.names import technology_name
 from forged.memory import Entity
 from forged.text.word_lists import lists
 
@@ -48,18 +48,18 @@ _OWN_WORDS = frozenset(lists("code")["words"].split())
 
 
 def named_by_word(word: str, *, begins: bool) -> Entity | None:
-    """Return the entity that a word of prose surely names; `begins`: it begins a sentence."""
+    """Return the entity that a word of prose surely names, or None; `begins`: it begins a sentence."""
     if word in _PLAIN_FILES:
         return Entity(word, "path")
     if word.isalpha() and (word.islower() or word[1:].islower()):
-        found = technology(word, begins=begins)
+        found = technology_name(word, begins=begins)
         return Entity(found, "technology") if found else None
     is_call = word.endswith("()")
     word = word.removesuffix("()").rstrip(".,-")
-    if found := technology(word, begins=begins):
+    if found := technology_name(word, begins=begins):
         return Entity(found, "technology")
     if "/" in word:
-        return _path(word)
+        return _entity_of_path(word)
     if _DOT_FILE.fullmatch(word):
         return Entity(word, "path")
     stem, _, ending = word.rpartition(".")
@@ -68,10 +68,11 @@ def named_by_word(word: str, *, begins: bool) -> Entity | None:
             return Entity(word, "technology")
         # In prose an ending of one letter proves nothing.
         return Entity(word, "path") if len(ending) > 1 else None
-    return _identifier(word, is_call=is_call)
+    return _entity_of_identifier(word, is_call=is_call)
 
 
-def _path(word: str) -> Entity | None:
+def _entity_of_path(word: str) -> Entity | None:
+    """Return the package or path that a word with a slash names, or None."""
     if _SCOPED.fullmatch(word):
         return Entity(word, "package")
     if _MEDIA.fullmatch(word):
@@ -80,7 +81,8 @@ def _path(word: str) -> Entity | None:
     return Entity(word, "path") if any(form.fullmatch(word) for form in known) else None
 
 
-def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
+def _entity_of_identifier(word: str, *, is_call: bool = False) -> Entity | None:
+    """Return the identifier that a word names by its underscores, dots or inner capitals, or None."""
     if _SNAKE.fullmatch(word):
         return Entity(word, "identifier")
     if is_call and _DOTTED.fullmatch(word):
@@ -93,11 +95,11 @@ def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
 
 
 def named_by_code(span: str) -> Entity | None:
-    """Return the entity of a single word in backticks."""
+    """Return the entity that a span in backticks names, or None unless it is a single word."""
     word = span.strip().removesuffix("()")
     if not word or any(map(str.isspace, word)) or _MEDIA.fullmatch(word) or _RELEASE.fullmatch(word):
         return None
-    if found := technology(word):
+    if found := technology_name(word):
         return Entity(found, "technology")
     if _SCOPED.fullmatch(word):
         return Entity(word, "package")

@@ -19,20 +19,20 @@ _FILE = os.path.join(os.path.dirname(__file__), "technologies.toml")
 _AROUND = " \t\n`'\"“”‘’«»[]<>"
 
 
-def _read() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return names by their folded spelling, and by exact spelling if another one is an ordinary word."""
+def _read_technologies() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return names of technologies by folded spelling, and those that count only as spelled."""
     with open(_FILE, "rb") as file:
         lists = tomllib.load(file)
     folded = {alias.casefold(): name for name, aliases in lists["any"].items() for alias in (name, *aliases)}
     return MappingProxyType(folded), MappingProxyType({name: name for name in lists["spelled"]})
 
 
-_FOLDED, _SPELLED = _read()
+_FOLDED, _SPELLED = _read_technologies()
 _IDS = {alias: name.casefold() for alias, name in _FOLDED.items()}
 
 
 def entity_id(name: str) -> str:
-    """Return the id of the entity with a name; "" for a name without a letter or digit."""
+    """Return the id of an entity by one of its names; "" for a name without a letter or digit."""
     text = unicodedata.normalize("NFKC", name[: 2 * LONGEST_NAME]).casefold()
     text = " ".join(text.split()).strip(_AROUND).removeprefix("./").removesuffix("()")[:LONGEST_NAME].strip()
     if not any(map(str.isalnum, text)):
@@ -40,8 +40,8 @@ def entity_id(name: str) -> str:
     return _IDS.get(text, text)
 
 
-def technology(word: str, *, begins: bool = False) -> str:
-    """Return the usual name of a technology, or "".
+def technology_name(word: str, *, begins: bool = False) -> str:
+    """Return the usual name of the technology that a word names, or "".
 
     A word that `begins` a sentence is capitalised anyway, as in "Go on".
     """

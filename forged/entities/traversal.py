@@ -32,7 +32,7 @@ Place = tuple[int, str]
 
 
 class ReachedMemory(msgspec.Struct, frozen=True):
-    """Memory that was reached, with the count of steps, their weight, and the path in words."""
+    """Memory found over entities, with the number of steps, its weight, and the path in words."""
 
     place: Place
     hops: int
@@ -40,8 +40,8 @@ class ReachedMemory(msgspec.Struct, frozen=True):
     path: str
 
 
-class _Step(msgspec.Struct, frozen=True):
-    """Step to another entity; `memories` show that both are neighbours."""
+class _GraphStep(msgspec.Struct, frozen=True):
+    """Step from one entity to another; `memories` show that both are neighbours."""
 
     other: str
     weight: float
@@ -49,20 +49,20 @@ class _Step(msgspec.Struct, frozen=True):
     memories: tuple[Place, ...]
 
 
-class _Path(msgspec.Struct, frozen=True):
-    """Path to an entity."""
+class _EntityPath(msgspec.Struct, frozen=True):
+    """Path from a named entity to another one."""
 
     key: str
     weight: float = 1.0
-    steps: tuple[_Step, ...] = ()
+    steps: tuple[_GraphStep, ...] = ()
 
-    def extend(self, step: _Step) -> _Path:
+    def extend(self, step: _GraphStep) -> _EntityPath:
         """Return the path extended by a step."""
-        return _Path(step.other, self.weight * step.weight, (*self.steps, step))
+        return _EntityPath(step.other, self.weight * step.weight, (*self.steps, step))
 
 
 def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
-    """Return at most so many memories, best first; at most half mention a named entity themselves."""
+    """Return memories within two steps of the named entities, best first; at most half mention one."""
     paths = {start: _paths_from(graphs, start) for start in named}
     between = [paths[one][other] for one in named for other in named if other != one and other in paths[one]]
     best = dict[Place, ReachedMemory]()
@@ -75,14 +75,14 @@ def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> 
     return tuple(each for each in ordered if each.hops or each in near)[:most]
 
 
-def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
+def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _EntityPath]:
     """Return the best path to each entity at most two steps away, never back."""
-    reached = {start: _Path(start)}
+    reached = {start: _EntityPath(start)}
     frontier = [reached[start]]
     for _ in range(MOST_HOPS):
-        fresh = dict[str, _Path]()
+        fresh = dict[str, _EntityPath]()
         for path in frontier:
-            for step in _steps(graphs, path.key):
+            for step in _steps_from(graphs, path.key):
                 extend = path.extend(step)
                 there = fresh.get(extend.key)
                 if extend.key not in reached and (there is None or extend.weight > there.weight):
@@ -92,35 +92,45 @@ def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
     return reached
 
 
-def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
+def _steps_from(graphs: Sequence[EntityGraph], key: str) -> Iterator[_GraphStep]:
+    """Yield the steps from an entity over relations, common memories and linked memories."""
     for place, graph in enumerate(graphs):
         for relation in graph.relations.get(key, ())[:_LOOKED_AT]:
             weight = min(max(relation.weight, 0.0), 1.0)
-            yield _Step(
+            yield _GraphStep(
                 relation.other, weight, _step_in_words(graphs, key, relation), ((place, relation.memory_id),)
             )
         for memory_id in graph.mentioned_by.get(key, ())[:_LOOKED_AT]:
             here = (place, memory_id)
             for other in graph.mentions[memory_id]:
-                yield _Step(other, _TOGETHER, f"{_name(graphs, key)} with {_name(graphs, other)}", (here,))
+                yield _GraphStep(
+                    other,
+                    _TOGETHER,
+                    f"{_entity_name(graphs, key)} with {_entity_name(graphs, other)}",
+                    (here,),
+                )
             for linked in graph.linked.get(memory_id, ()):
                 for other in graph.mentions.get(linked, ()):
-                    words = f"{_name(graphs, key)} linked with {_name(graphs, other)}"
-                    yield _Step(other, _LINKED, words, (here, (place, linked)))
+                    words = f"{_entity_name(graphs, key)} linked with {_entity_name(graphs, other)}"
+                    yield _GraphStep(other, _LINKED, words, (here, (place, linked)))
 
 
 def _step_in_words(graphs: Sequence[EntityGraph], key: str, relation: RelationEnd) -> str:
-    ends = (_name(graphs, key), _name(graphs, relation.other))
+    """Return a relation as words: source, relation, target."""
+    ends = (_entity_name(graphs, key), _entity_name(graphs, relation.other))
     source, target = reversed(ends) if relation.turned else ends
     return f"{source} {relation.relation} {target}"
 
 
-def _name(graphs: Sequence[EntityGraph], key: str) -> str:
+def _entity_name(graphs: Sequence[EntityGraph], key: str) -> str:
+    """Return the name of an entity in the first graph that has it, else its id."""
     return next((graph.names[key].name for graph in graphs if key in graph.names), key)
 
 
-def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -> Iterator[ReachedMemory]:
-    """Yield the memories that join two named entities, which count most."""
+def _memories_between(
+    graphs: Sequence[EntityGraph], between: Sequence[_EntityPath]
+) -> Iterator[ReachedMemory]:
+    """Yield the memories that join two named entities, which weigh most."""
     for path in between:
         words = _path_in_words(graphs, path)
         for step in path.steps:
@@ -129,8 +139,9 @@ def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -
 
 
 def _memories_reached(
-    graphs: Sequence[EntityGraph], paths: dict[str, dict[str, _Path]]
+    graphs: Sequence[EntityGraph], paths: dict[str, dict[str, _EntityPath]]
 ) -> Iterator[ReachedMemory]:
+    """Yield the memories that mention an entity at the end of a path, with their weights."""
     for path in (each for reached in paths.values() for each in reached.values()):
         mentioned_by = [(place, graph.mentioned_by.get(path.key, ())) for place, graph in enumerate(graphs)]
         much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in mentioned_by))
@@ -141,8 +152,9 @@ def _memories_reached(
                 yield ReachedMemory((place, memory_id), len(path.steps), strength, words)
 
 
-def _path_in_words(graphs: Sequence[EntityGraph], path: _Path) -> str:
-    return "; ".join(step.words for step in path.steps) or _name(graphs, path.key)
+def _path_in_words(graphs: Sequence[EntityGraph], path: _EntityPath) -> str:
+    """Return the steps of a path as words, the entity's name for a path without steps."""
+    return "; ".join(step.words for step in path.steps) or _entity_name(graphs, path.key)
 
 
 # --- what a question names ------------------------------------------------------------------------------
@@ -160,14 +172,14 @@ _COMMON = STOP_WORDS.union(EVERYDAY_WORDS)
 
 
 def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
-    """Return the ids of at most MOST_NAMED entities of a question, in order."""
+    """Return the ids of the entities that a question names, at most MOST_NAMED, in order."""
     question = question[:_MOST_CHARACTERS]
-    found = dict.fromkeys((*_runs(graphs, question), *_unspaced(graphs, question)))
-    return tuple(found or dict.fromkeys(_by_parts(graphs, question)))[:MOST_NAMED]
+    found = dict.fromkeys((*_named_by_runs(graphs, question), *_named_unspaced(graphs, question)))
+    return tuple(found or dict.fromkeys(_named_by_parts(graphs, question)))[:MOST_NAMED]
 
 
 def possible_entity_ids(question: str) -> tuple[str, ...]:
-    """Return the ids of all entities that a question may name, single words first, for a database.
+    """Return the ids of all entities that a question may name, for a database; single words first.
 
     At most MOST_RUNS of them, without aliases and names of which only the parts are present.
     """
@@ -188,13 +200,13 @@ def possible_entity_ids(question: str) -> tuple[str, ...]:
     return tuple(key for key in found if key)[:MOST_RUNS]
 
 
-def _runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield the entities that runs of words name."""
+def _named_by_runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield the ids of entities that runs of words name, the longest first."""
     words = [word.strip(".,-") for word in _WORD.findall(question)]
     at = 0
     while at < len(words):
         for length in range(min(_LONGEST_RUN, len(words) - at), 0, -1):
-            key = _known(graphs, " ".join(words[at : at + length]))
+            key = _known_entity(graphs, " ".join(words[at : at + length]))
             if key:
                 yield key
                 break
@@ -203,8 +215,8 @@ def _runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
         at += length
 
 
-def _known(graphs: Sequence[EntityGraph], name: str) -> str:
-    """Return the id of an entity with this name, or ""; an ordinary word in small letters names none."""
+def _known_entity(graphs: Sequence[EntityGraph], name: str) -> str:
+    """Return the id of an entity with this name, or ""; an everyday word in small letters names none."""
     if name in _COMMON:
         return ""
     key = entity_id(name)
@@ -214,8 +226,8 @@ def _known(graphs: Sequence[EntityGraph], name: str) -> str:
     return ""
 
 
-def _unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield entities with names in a script without blanks."""
+def _named_unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield the ids of entities that a question names in a script without blanks."""
     folded = entity_id(question) if len(question) < _LONGEST_RUN else question.casefold()
     if not _UNSPACED.search(folded):
         return
@@ -223,8 +235,8 @@ def _unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
         yield from (key for key in graph.names if len(key) > 1 and _UNSPACED.match(key) and key in folded)
 
 
-def _by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield entities of which all parts of the name are in the question."""
+def _named_by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield the ids of entities if all parts of their name are in the question."""
     there = {word.casefold() for word in _PART.findall(question)}
     for graph in graphs:
         for key, entity in graph.names.items():

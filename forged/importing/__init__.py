@@ -12,7 +12,7 @@
 Raises WorkspaceError for an unreadable path, StoreError for an export. Needs no daemon.
 """
 
-from forged.importing.exporting import Copy, export, new_file, read_root
+from forged.importing.exporting import RootCopy, export, new_file, read_root
 from forged.importing.memory_files import Manifest
 from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, plan_items, plan_links
 from forged.importing.reading import FORMS, ReadOptions, merge_batches, read_path
@@ -20,13 +20,13 @@ from forged.importing.values import ImportBatch, SkippedItem
 
 __all__ = [
     "FORMS",
-    "Copy",
     "Destination",
     "ImportBatch",
     "Manifest",
     "PlannedItem",
     "ReadOptions",
     "RepositoryPaths",
+    "RootCopy",
     "SkippedItem",
     "export",
     "merge_batches",

@@ -14,7 +14,7 @@ import msgspec
 from forged.importing.blocks import lines_of
 from forged.importing.categories import category_of
 from forged.importing.markdown import MarkdownStatement, cut
-from forged.importing.values import ImportBatch, Item, SkippedItem, fitting_cues
+from forged.importing.values import ImportBatch, ImportItem, SkippedItem, fitting_cues
 from forged.memory import Category, Scope
 
 _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
@@ -33,18 +33,18 @@ _MEANINGS = {
 }
 
 
-def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch:
-    """Return the statements of a file; `folder` is the one it applies to, below its repository's top."""
-    header, body, skipped = _parted(text)
-    found_cues, left = _header(header, where)
+def batch_of_rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch:
+    """Return a rules file's statements as items, and parts skipped; `folder` is named in each item."""
+    header, body, skipped = _split_front_matter(text)
+    found_cues, left = _cues_of_header(header, where)
     found = cut(body)
     above = (folder,) if folder else ()
-    items: list[Item] = []
+    items: list[ImportItem] = []
     for statement in found.statements:
-        left += _imports(statement, where, skipped)
+        left += _skipped_imports(statement, where, skipped)
         if not _is_import_alone(statement):
             items.append(
-                _item(
+                _item_of(
                     statement,
                     where=f"{where}:{statement.first + skipped}",
                     above=above,
@@ -56,16 +56,18 @@ def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch
     return ImportBatch(tuple(items), tuple(left))
 
 
-def _item(
+def _item_of(
     statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
-) -> Item:
-    statement_said = _with_headings(statement, above)
+) -> ImportItem:
+    """Return the item of a statement, with a category by its lead and headings."""
+    statement_said = _text_with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
     category = category_of(statement.lead, *statement.headings) or default.value
-    return Item(text=statement_said, where=where, scope=scope, category=category, cues=cues)
+    return ImportItem(text=statement_said, where=where, scope=scope, category=category, cues=cues)
 
 
-def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
+def _text_with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
+    """Return a statement as text after `above` and its headings, without customary section names."""
     telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
     return msgspec.structs.replace(statement, headings=(*above, *telling)).said
 
@@ -73,16 +75,17 @@ def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
 # --- imports -------------------------------------------------------------------------------------------
 
 
-def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
+def _skipped_imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
+    """Return a skipped item for each file that a statement includes."""
     at = f"{where}:{statement.first + skipped}"
     return [
         SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
-        for name in _imported(statement.text)
+        for name in _imported_paths(statement.text)
     ]
 
 
-def _imported(text: str) -> Iterator[str]:
-    """Yield the paths of imports in a text."""
+def _imported_paths(text: str) -> Iterator[str]:
+    """Yield the paths that a text includes by `@path`, outside of code."""
     fenced = False
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
@@ -94,14 +97,17 @@ def _imported(text: str) -> Iterator[str]:
 
 
 def _is_import_alone(statement: MarkdownStatement) -> bool:
+    """Return True if a statement has no words but `@path`."""
     words = statement.text.split()
-    return bool(words) and all(word.startswith("@") for word in words) and any(_imported(statement.text))
+    return (
+        bool(words) and all(word.startswith("@") for word in words) and any(_imported_paths(statement.text))
+    )
 
 
 # --- front matter --------------------------------------------------------------------------------------
 
 
-def _parted(text: str) -> tuple[list[str], str, int]:
+def _split_front_matter(text: str) -> tuple[list[str], str, int]:
     """Return front matter lines, the text after them, and the count of lines before it."""
     lines, header, at = lines_of(text), list[str](), 0
     while (end := _header_end(lines, at)) > at:
@@ -122,8 +128,8 @@ def _header_end(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
-    """Return cues and skipped keys of front matter."""
+def _cues_of_header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
+    """Return the cues of front matter lines, and a skipped item for each unknown key."""
     values, left = dict[str, list[str]](), list[SkippedItem]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):
@@ -134,21 +140,21 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Ski
             if meaning is None:
                 left.append(SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
             elif current is not None:
-                current += _texts(key[2])
+                current += _listed_texts(key[2])
         elif current is not None and line.strip():
-            current += _texts(line.strip().removeprefix("- "))
-    return _cues(values), left
+            current += _listed_texts(line.strip().removeprefix("- "))
+    return _cues_of_values(values), left
 
 
-def _texts(value: str) -> Iterable[str]:
-    """Yield one text, or those of a list in brackets."""
+def _listed_texts(value: str) -> Iterable[str]:
+    """Return one text, or those of a list in brackets, without quotation marks."""
     inner = value.strip()
     parts = inner[1:-1].split(",") if inner[:1] == "[" and inner[-1:] == "]" else [inner]
     return [part.strip().strip("\"'") for part in parts if part.strip().strip("\"'")]
 
 
-def _cues(values: dict[str, list[str]]) -> tuple[str, ...]:
-    """Return the cues of front matter values."""
+def _cues_of_values(values: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return cues from the description and, unless the rule always applies, its file patterns."""
     always = values.get("always", ["false"])[:1] == ["true"]
     when = [" ".join(values.get("when", ()))]
     globs = [each for value in values.get("files", ()) for each in value.split(",")]

@@ -16,7 +16,7 @@ from forged.errors import MemoryFormatError
 from forged.files import front_matter
 from forged.importing.categories import category_of
 from forged.importing.markdown import MarkdownStatement, cut
-from forged.importing.values import ImportBatch, Item, Link, SkippedItem
+from forged.importing.values import ImportBatch, ImportItem, ItemLink, SkippedItem
 from forged.memory import Relationship, Scope, default_category, one_form, time_ns
 
 KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
@@ -33,8 +33,8 @@ _RELATIONS = {
 }
 
 
-class _Note(msgspec.Struct, frozen=True):
-    """Front matter of a note."""
+class _NoteHeader(msgspec.Struct, frozen=True):
+    """Front matter of a basic-memory note."""
 
     title: str
     permalink: str
@@ -45,7 +45,7 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 def is_note(text: str) -> bool:
-    """Return True for such a note, by the keys of its front matter."""
+    """Return True for a basic-memory note, by the keys of its front matter."""
     try:
         values = front_matter(text, KEYS).values
     except MemoryFormatError:
@@ -53,41 +53,46 @@ def is_note(text: str) -> bool:
     return "permalink" in values or ("title" in values and "type" in values)
 
 
-def note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
-    """Return the items of one note. Raises MemoryFormatError for unreadable front matter."""
+def batch_of_note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
+    """Return a basic-memory note's items and links, and parts skipped. Raises MemoryFormatError."""
     header = front_matter(text, KEYS)
-    about, skipped = _about(header.values, name), header.lines
+    about, skipped = _header_of(header.values, name), header.lines
     found = cut(header.body)
-    items: list[Item] = []
-    links: list[Link] = []
+    items: list[ImportItem] = []
+    links: list[ItemLink] = []
     left = [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
     for statement in found.statements:
         at = f"{where}:{statement.first + skipped}"
         if relation := _RELATION.fullmatch(statement.text):
-            links.append(_link(relation))
-            left += _coarser(relation, at)
+            links.append(_link_of(relation))
+            left += _losses_of_link(relation, at)
         else:
-            items.append(_item(statement, about, at, scope))
+            items.append(_item_of(statement, about, at, scope))
     if about.kind not in {"", "note"}:
         left.append(SkippedItem(where, f"that it is of the type {about.kind[:40]!r}"))
     if header.others:
         left.append(SkippedItem(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
-    return _joined(items, links, left, about, where)
+    return _batch_of_parts(items, links, left, about, where)
 
 
-def _joined(
-    items: Sequence[Item], links: Sequence[Link], left: Sequence[SkippedItem], about: _Note, where: str
+def _batch_of_parts(
+    items: Sequence[ImportItem],
+    links: Sequence[ItemLink],
+    left: Sequence[SkippedItem],
+    about: _NoteHeader,
+    where: str,
 ) -> ImportBatch:
-    """Return the batch of a note; its first item gets the title and permalink as keys."""
+    """Return the batch of a note; its first item gets the note's links, and its title as a link target."""
     if not items:
         lost = [SkippedItem(where, "a note that says nothing but its title and relations")]
         return ImportBatch((), (*left, *lost))
-    names = dict.fromkeys(filter(None, map(_key, (about.title, about.permalink))))
+    names = dict.fromkeys(filter(None, map(_link_key, (about.title, about.permalink))))
     head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
     return ImportBatch((head, *items[1:]), tuple(left))
 
 
-def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) -> Item:
+def _item_of(statement: MarkdownStatement, about: _NoteHeader, where: str, scope: str) -> ImportItem:
+    """Return the item of an observation or another statement, after the title and with missing tags."""
     observation = _OBSERVATION.fullmatch(statement.text)
     telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
     kind, text = "", msgspec.structs.replace(statement, headings=telling).said
@@ -98,7 +103,7 @@ def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) ->
     missing = [f"#{tag}" for tag in about.tags if f"#{tag}".casefold() not in text.casefold()]
     tail = f" {' '.join(missing)}" if missing else ""
     category = category_of(*statement.headings, kind) or default_category(scope or Scope.REPO).value
-    return Item(
+    return ImportItem(
         text=f"{about.title}: {text}{tail}",
         where=where,
         scope=scope,
@@ -108,17 +113,19 @@ def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) ->
     )
 
 
-def _key(title: str) -> str:
+def _link_key(title: str) -> str:
+    """Return the form of a title or permalink by which links find a note."""
     return one_form(title.casefold())
 
 
-def _link(relation: re.Match[str]) -> Link:
+def _link_of(relation: re.Match[str]) -> ItemLink:
+    """Return the link of a relation; an unknown kind becomes relates-to."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     target = relation[2].partition("|")[0].partition("#")[0].strip()
-    return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
+    return ItemLink(_link_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
 
 
-def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
+def _losses_of_link(relation: re.Match[str], where: str) -> list[SkippedItem]:
     """Return the losses of a relation that becomes a link: its kind or its context."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
@@ -129,8 +136,8 @@ def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
     return [*lost, SkippedItem(where, "the context of a relation")] if relation[3] else lost
 
 
-def _about(values: Mapping[str, object], name: str) -> _Note:
-    """Read the front matter of a note."""
+def _header_of(values: Mapping[str, object], name: str) -> _NoteHeader:
+    """Return the header with these front matter values; a note without a title is called `name`."""
     texts = {key: value for key, value in values.items() if isinstance(value, str)}
     tags = values.get("tags")
     listed = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, tuple) else ()
@@ -138,7 +145,7 @@ def _about(values: Mapping[str, object], name: str) -> _Note:
         (texts[key] for key in ("created", "created_at", "date") if time_ns(texts.get(key, ""))), ""
     )
     updated = next((texts[key] for key in ("modified", "updated_at") if time_ns(texts.get(key, ""))), "")
-    return _Note(
+    return _NoteHeader(
         title=texts.get("title", "").strip() or name,
         permalink=texts.get("permalink", ""),
         kind=texts.get("type", ""),

@@ -36,12 +36,12 @@ class MarkdownBlock(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """Return the number of its last line."""
+        """Return the number of the block's last line."""
         return self.first + len(self.lines) - 1
 
     @property
     def text(self) -> str:
-        """Return its lines as a text."""
+        """Return the block's lines as one text."""
         return "\n".join(self.lines).strip("\n")
 
 
@@ -51,18 +51,19 @@ def lines_of(text: str) -> list[str]:
 
 
 def blocks(lines: Sequence[str]) -> Iterator[MarkdownBlock]:
-    """Yield all blocks in order."""
+    """Yield the blocks of Markdown lines in order."""
     at = 0
     while at < len(lines):
         if not lines[at].strip():
             at += 1
             continue
-        block = _block(lines, at)
+        block = _block_at(lines, at)
         yield block
         at += len(block.lines)
 
 
-def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
+def _block_at(lines: Sequence[str], at: int) -> MarkdownBlock:
+    """Return the block that begins at a non-blank line."""
     line = lines[at]
     if (heading := HEADING.fullmatch(line)) is not None:
         return MarkdownBlock("heading", (line,), at + 1, len(heading[1]))
@@ -77,14 +78,15 @@ def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
     if _RULER.fullmatch(line):
         return MarkdownBlock("ruler", (line,), at + 1)
     if bullet := BULLET.fullmatch(line):
-        return MarkdownBlock("bullet", _item(lines, at, len(bullet[1])), at + 1)
+        return MarkdownBlock("bullet", _bullet_lines(lines, at, len(bullet[1])), at + 1)
     if _NUMBERED.fullmatch(line):
-        return MarkdownBlock("steps", _steps(lines, at), at + 1)
+        return MarkdownBlock("steps", _numbered_lines(lines, at), at + 1)
     kind = "table" if line.lstrip().startswith("|") else "text"
-    return MarkdownBlock(kind, tuple(lines[at : _text_end(lines, at, kind)]), at + 1)
+    return MarkdownBlock(kind, tuple(lines[at : _paragraph_end(lines, at, kind)]), at + 1)
 
 
 def _is_underlined(line: str, below: str) -> bool:
+    """Return True if a line is a heading by the marks in the line below."""
     starts_other = _starts_block(line) or line.lstrip().startswith(("|", "<"))
     return not starts_other and _UNDERLINE.fullmatch(below) is not None
 
@@ -95,7 +97,7 @@ def _starts_block(line: str) -> bool:
 
 
 def _comment_end(lines: Sequence[str], at: int) -> int:
-    """Return the index after a comment that fills its lines, or `at`."""
+    """Return the index after an HTML comment that begins here and fills its lines, else `at`."""
     if not lines[at].lstrip().startswith("<!--"):
         return at
     for end in range(at, min(at + _MOST_BLOCK_LINES, len(lines))):
@@ -106,7 +108,7 @@ def _comment_end(lines: Sequence[str], at: int) -> int:
 
 
 def _tool_end(lines: Sequence[str], at: int) -> int:
-    """Return the index after another tool's block, or `at`."""
+    """Return the index after another tool's block that begins here, else `at`."""
     tag = _TOOL.match(lines[at])
     if tag is None:
         return at
@@ -117,7 +119,7 @@ def _tool_end(lines: Sequence[str], at: int) -> int:
 
 
 def _fence_end(lines: Sequence[str], at: int) -> int:
-    """Return the index after a code block, or the end of the text."""
+    """Return the index after a code block that begins here; without an end, the end of the text."""
     opening = _FENCE.fullmatch(lines[at])
     assert opening is not None
     for end in range(at + 1, len(lines)):
@@ -127,8 +129,8 @@ def _fence_end(lines: Sequence[str], at: int) -> int:
     return len(lines)
 
 
-def _text_end(lines: Sequence[str], at: int, kind: str) -> int:
-    """Return the index after a paragraph."""
+def _paragraph_end(lines: Sequence[str], at: int, kind: str) -> int:
+    """Return the index after a paragraph or table that begins here."""
     end = at + 1
     while end < len(lines) and lines[end].strip() and not _starts_block(lines[end]):
         if (kind == "table") != lines[end].lstrip().startswith("|"):
@@ -137,17 +139,17 @@ def _text_end(lines: Sequence[str], at: int, kind: str) -> int:
     return end
 
 
-def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
-    """Return a bullet with deeper lines and its continuation lines."""
+def _bullet_lines(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
+    """Return the lines of a bullet that begins here, with deeper and continuation lines."""
     end = at + 1
     while end < len(lines):
         line = lines[end]
         if not line.strip():
             after = _after_blanks(lines, end)
-            if after == len(lines) or depth_of(lines[after]) <= indent + 1:
+            if after == len(lines) or indent_of(lines[after]) <= indent + 1:
                 break
             end = after - 1
-        elif depth_of(line) > indent:
+        elif indent_of(line) > indent:
             if _FENCE.fullmatch(line):
                 end = _fence_end(lines, end) - 1
         elif lines[end - 1].strip() == "" or _starts_block(line) or line.lstrip().startswith("|"):
@@ -156,14 +158,14 @@ def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
     return tuple(lines[at:end])
 
 
-def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
-    """Return a numbered list."""
+def _numbered_lines(lines: Sequence[str], at: int) -> tuple[str, ...]:
+    """Return the lines of a numbered list that begins here."""
     first = _NUMBERED.fullmatch(lines[at])
     assert first is not None
     indent = len(first[1])
     end = at
     while end < len(lines) and (step := _NUMBERED.fullmatch(lines[end])) and len(step[1]) == indent:
-        end += len(_item(lines, end, indent))
+        end += len(_bullet_lines(lines, end, indent))
         after = _after_blanks(lines, end)
         follows = _NUMBERED.fullmatch(lines[after]) if after < len(lines) else None
         end = after if follows and len(follows[1]) == indent else end
@@ -171,12 +173,12 @@ def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
 
 
 def _after_blanks(lines: Sequence[str], at: int) -> int:
-    """Return the index of the next non-blank line."""
+    """Return the index of the first non-blank line from `at` on."""
     while at < len(lines) and not lines[at].strip():
         at += 1
     return at
 
 
-def depth_of(line: str) -> int:
-    """Return the indentation of a line."""
+def indent_of(line: str) -> int:
+    """Return the number of blanks and tabs at a line's start."""
     return len(line) - len(line.lstrip(" \t"))

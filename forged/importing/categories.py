@@ -46,7 +46,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def category_of(*said: str) -> str:
-    """Return the category of the last word that has one in a kind or a path of headings, or ""."""
+    """Return the category that words of kinds or headings name, the last text first, or ""."""
     for text in reversed(said):
         words = _WORD.findall(text.lower().replace("'", "").replace("’", ""))
         known = [_BY_WORD[word] for word in words if word in _BY_WORD]
@@ -56,4 +56,5 @@ def category_of(*said: str) -> str:
 
 
 def _rank(category: Category) -> int:
+    """Return the place of a category in the order of preference."""
     return next(rank for rank, (each, _) in enumerate(_WORDS) if each is category)

@@ -24,16 +24,16 @@ from forged.memory import Scope, utc_now
 _ODD = re.compile(r"[^\w.-]|^\.+")
 
 
-class Copy(msgspec.Struct, frozen=True):
-    """Files of one root by name and bytes, and the files that are not copied."""
+class RootCopy(msgspec.Struct, frozen=True):
+    """Files of one root by name and bytes, to export, and the files that are left out."""
 
     root: Root
     files: tuple[tuple[str, bytes], ...]
     left: tuple[SkippedItem, ...]
 
 
-def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
-    """Read a root; `withheld` are paths of files that are not used there."""
+def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> RootCopy:
+    """Read all memory files of a root for an export; `withheld` are paths to leave out."""
     root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)
     files: list[tuple[str, bytes]] = []
@@ -50,25 +50,25 @@ def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
                 files.append((below, store.read(path)))
         if listing.reason:
             left.append(SkippedItem(os.path.relpath(listing.path, top), listing.reason))
-    return Copy(root, tuple(files), tuple(left))
+    return RootCopy(root, tuple(files), tuple(left))
 
 
-def export(target: str, copies: Sequence[Copy], *, replace: bool) -> Manifest:
-    """Write copies as one export; with `replace`, an older export is replaced."""
-    _check(target, replace=replace)
-    manifest = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
+def export(target: str, copies: Sequence[RootCopy], *, replace: bool) -> Manifest:
+    """Write copies with a manifest into a folder, with `replace` over an export; return the manifest."""
+    _check_target(target, replace=replace)
+    manifest = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_manifest_parts(copies)))
     fresh = f"{target}.{secrets.token_hex(4)}.part"
     with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
         try:
-            _written(parent, os.path.basename(fresh), owner, manifest, copies)
-            _swapped(fresh, target)
+            _write_all(parent, os.path.basename(fresh), owner, manifest, copies)
+            _swap_in(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return manifest
 
 
 def new_file(path: str) -> int:
-    """Create a file (0600) with its folder and open it; as root, for the owner of the place.
+    """Create a file (0600) and its folder, and return its descriptor; as root, for the place's owner.
 
     Raises OSError, FileExistsError if the name exists.
     """
@@ -76,8 +76,8 @@ def new_file(path: str) -> int:
         return atomic.create(folder, os.path.basename(path), owner)
 
 
-def _check(target: str, *, replace: bool) -> None:
-    """Check that the target may be written or replaced."""
+def _check_target(target: str, *, replace: bool) -> None:
+    """Raise StoreError unless the target is free, or an export that may be replaced."""
     if os.path.islink(target):  # the link itself would be replaced
         led_to = os.path.realpath(target)
         raise StoreError(f"{target} is a link to {led_to}; give that folder itself, or another one")
@@ -89,14 +89,14 @@ def _check(target: str, *, replace: bool) -> None:
         raise StoreError(f"{target} contains an export already; --force replaces it")
 
 
-def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
-    """Yield the manifest entries of copies."""
+def _manifest_parts(copies: Iterable[RootCopy]) -> Iterable[ExportedRoot]:
+    """Yield the manifest entry of each copy, with a unique folder."""
     names = set[str]()
     for copy in copies:
         if copy.root.scope is Scope.USER:
             yield ExportedRoot("user", Scope.USER.value, files=len(copy.files))
             continue
-        plain = _ODD.sub("_", _name(copy.root)) or "repository"
+        plain = _ODD.sub("_", _project_name(copy.root)) or "repository"
         name, number = plain, 1
         while name in names:
             number += 1
@@ -105,7 +105,7 @@ def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
         yield ExportedRoot(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
 
 
-def _name(root: Root) -> str:
+def _project_name(root: Root) -> str:
     """Return the name of a root's project, also for a top such as `project/.bare` or `project.git`."""
     above, name = os.path.split(root.top)
     if root.in_git and name.startswith("."):
@@ -113,22 +113,24 @@ def _name(root: Root) -> str:
     return name.removesuffix(".git") if root.in_git else name
 
 
-def _written(
-    parent: int, fresh: str, owner: atomic.Owner | None, manifest: Manifest, copies: Sequence[Copy]
+def _write_all(
+    parent: int, fresh: str, owner: atomic.Owner | None, manifest: Manifest, copies: Sequence[RootCopy]
 ) -> None:
-    """Write all files of an export."""
+    """Write the files of an export and its manifest into a new folder below `parent`."""
     top = atomic.open_or_make(parent, fresh, owner)
     try:
         for part, copy in zip(manifest.parts, copies, strict=True):
             for below, data in copy.files:
-                _put(top, os.path.join(part.folder, below), data, owner)
-        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n", owner)
+                _write_file(top, os.path.join(part.folder, below), data, owner)
+        _write_file(
+            top, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n", owner
+        )
     finally:
         os.close(top)
 
 
-def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
-    """Write one file below a directory."""
+def _write_file(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
+    """Write one file below a directory, with the folders that it needs."""
     *folders, name = below.split("/")
     current = os.dup(top)
     try:
@@ -143,8 +145,8 @@ def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
         os.close(current)
 
 
-def _swapped(fresh: str, target: str) -> None:
-    """Rename the export to its target, and remove an older one."""
+def _swap_in(fresh: str, target: str) -> None:
+    """Rename a complete export to its target, and delete an older one."""
     old = f"{fresh}.old"
     if os.path.lexists(target):
         os.rename(target, old)

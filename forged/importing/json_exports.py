@@ -15,7 +15,7 @@ import msgspec
 from forged import memory
 from forged.errors import MemoryFormatError
 from forged.importing.categories import category_of
-from forged.importing.values import MOST_CHARS, ImportBatch, Item, SkippedItem
+from forged.importing.values import MOST_CHARS, ImportBatch, ImportItem, SkippedItem
 from forged.memory import Category, Scope, time_ns
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -37,7 +37,7 @@ _EARLIEST_MS = 946_684_800_000  # a smaller epoch is in seconds
 
 
 def decoded(data: bytes) -> Json:
-    """Decode JSON. Raises MemoryFormatError."""
+    """Return the value of a JSON text. Raises MemoryFormatError."""
     try:
         found: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -59,9 +59,9 @@ def is_claude_mem(found: Json) -> bool:
 # --- mem0 ----------------------------------------------------------------------------------------------
 
 
-def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Return the entries of a mem0 export; by default they belong to the user."""
-    items: list[Item] = []
+def batch_of_mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
+    """Return a mem0 export's items, of the user unless `scope` says otherwise, and parts skipped."""
+    items: list[ImportItem] = []
     left: list[SkippedItem] = []
     if isinstance(found, dict) and found.get("relations"):
         left.append(SkippedItem(where, "the relations of its graph"))
@@ -70,34 +70,36 @@ def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
         left.append(SkippedItem(where, "it contains no list of memories"))
     for number, entry in enumerate(entries, 1):
         at = f"{where}#{number}"
-        text = _text(entry, "memory", "text", "data")
+        text = _first_text(entry, "memory", "text", "data")
         if not isinstance(entry, dict) or not text or len(text) > MOST_CHARS:
             left.append(SkippedItem(at, "an entry without a text that could be a memory"))
             continue
-        left += _unused(entry, at)
+        left += _unused_fields(entry, at)
         items.append(_mem0_item(entry, text, at, scope or Scope.USER.value))
     return ImportBatch(tuple(items), tuple(left))
 
 
 def _mem0_entries(found: Json) -> list[Json]:
+    """Return the entries of a mem0 export: the list itself, or the one under a usual name."""
     if isinstance(found, dict):
         lists = (found.get(name) for name in _MEM0_LISTS)
         return next((each for each in lists if isinstance(each, list)), [])
     return found if isinstance(found, list) else []
 
 
-def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> Item:
-    kinds = [each for each in _list(entry.get("categories")) if isinstance(each, str)]
-    created = _time(entry.get("created_at"))
+def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> ImportItem:
+    """Return the item of a mem0 entry with this text."""
+    kinds = [each for each in _as_list(entry.get("categories")) if isinstance(each, str)]
+    created = _as_time(entry.get("created_at"))
     category = category_of(*kinds) or memory.default_category(scope).value
-    updated = _time(entry.get("updated_at")) or created
-    return Item(
+    updated = _as_time(entry.get("updated_at")) or created
+    return ImportItem(
         text=text, where=where, scope=scope, category=category, created_at=created, updated_at=updated
     )
 
 
-def _unused(entry: Entry, where: str) -> Iterator[SkippedItem]:
-    """Yield the fields of an entry that are not imported."""
+def _unused_fields(entry: Entry, where: str) -> Iterator[SkippedItem]:
+    """Yield a skipped item that names the fields of an entry without a place in a memory."""
     names = [
         name for name, value in entry.items() if name not in _MEM0_USED and value not in (None, "", [], {})
     ]
@@ -109,48 +111,52 @@ def _unused(entry: Entry, where: str) -> Iterator[SkippedItem]:
 # --- claude-mem ----------------------------------------------------------------------------------------
 
 
-def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Return observations and lessons, each for the repository of its project."""
+def batch_of_claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
+    """Return a claude-mem export's observations and lessons as items of their projects, and parts skipped."""
     assert isinstance(found, dict)
-    items: list[Item] = []
+    items: list[ImportItem] = []
     left: list[SkippedItem] = []
-    for number, entry in enumerate(_list(found.get("observations")), 1):
+    for number, entry in enumerate(_as_list(found.get("observations")), 1):
         at = f"{where}#observation-{number}"
-        item = _observation(entry, at, scope) if isinstance(entry, dict) else None
+        item = _observation_item(entry, at, scope) if isinstance(entry, dict) else None
         if item is None or len(item.text) > MOST_CHARS:
             left.append(SkippedItem(at, "an entry without a text that could be a memory"))
         else:
             items.append(item)
-    for number, entry in enumerate(_list(found.get("summaries")), 1):
+    for number, entry in enumerate(_as_list(found.get("summaries")), 1):
         at = f"{where}#summary-{number}"
-        learned = _text(entry, "learned")
+        learned = _first_text(entry, "learned")
         if isinstance(entry, dict) and learned and len(learned) <= MOST_CHARS:
-            items.append(_made(entry, learned, Category.PATTERNS.value, at, scope))
-        if unused := [name for name in _UNUSED_OF_SUMMARY if _text(entry, name)]:
+            items.append(_claude_mem_item(entry, learned, Category.PATTERNS.value, at, scope))
+        if unused := [name for name in _UNUSED_OF_SUMMARY if _first_text(entry, name)]:
             left.append(SkippedItem(at, f"records of sessions are not imported: {', '.join(unused)}"))
-    prompts = len(_list(found.get("prompts")))
+    prompts = len(_as_list(found.get("prompts")))
     if prompts:
         left.append(SkippedItem(where, f"{prompts:,} prompts, as they were typed"))
     return ImportBatch(tuple(items), tuple(left))
 
 
-def _observation(entry: Entry, where: str, scope: str) -> Item | None:
-    title, story = _text(entry, "title"), _text(entry, "narrative") or _text(entry, "text", "subtitle")
-    facts = [f"- {each}" for each in _texts(entry.get("facts"))]
+def _observation_item(entry: Entry, where: str, scope: str) -> ImportItem | None:
+    """Return the item of an observation, or None if it has no text."""
+    title, story = (
+        _first_text(entry, "title"),
+        _first_text(entry, "narrative") or _first_text(entry, "text", "subtitle"),
+    )
+    facts = [f"- {each}" for each in _as_texts(entry.get("facts"))]
     first = ": ".join(filter(None, (title, story)))
     text = "\n".join(filter(None, (first, *facts)))
     if not text:
         return None
-    kind = _text(entry, "type").lower()
+    kind = _first_text(entry, "type").lower()
     category = _TYPES.get(kind, Category.PROJECT_CONVENTIONS).value
-    return _made(entry, text, category, where, scope)
+    return _claude_mem_item(entry, text, category, where, scope)
 
 
-def _made(entry: Entry, text: str, category: str, where: str, scope: str) -> Item:
-    """Return an item of claude-mem."""
-    created = _time(entry.get("created_at_epoch")) or _time(entry.get("created_at"))
-    project = _text(entry, "project")
-    return Item(
+def _claude_mem_item(entry: Entry, text: str, category: str, where: str, scope: str) -> ImportItem:
+    """Return an item with the time and the repository of a claude-mem entry."""
+    created = _as_time(entry.get("created_at_epoch")) or _as_time(entry.get("created_at"))
+    project = _first_text(entry, "project")
+    return ImportItem(
         text=text,
         where=where,
         scope=scope or Scope.REPO.value,
@@ -164,20 +170,21 @@ def _made(entry: Entry, text: str, category: str, where: str, scope: str) -> Ite
 # --- values that may be anything -----------------------------------------------------------------------
 
 
-def _text(entry: Json, *names: str) -> str:
-    """Return the first of some fields that is a text."""
+def _first_text(entry: Json, *names: str) -> str:
+    """Return the first text in these fields of an entry that is not blank, or ""."""
     if not isinstance(entry, Mapping):
         return ""
     found = (entry.get(name) for name in names)
     return next((each.strip() for each in found if isinstance(each, str) and each.strip()), "")
 
 
-def _list(value: Json) -> Sequence[Json]:
+def _as_list(value: Json) -> Sequence[Json]:
+    """Return a list unchanged, [] for any other value."""
     return value if isinstance(value, list) else []
 
 
-def _texts(value: Json) -> list[str]:
-    """Return the lines of a list, which may be JSON in a text."""
+def _as_texts(value: Json) -> list[str]:
+    """Return the texts of a list, which may itself be JSON in a text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = decoded(value.encode("utf-8", "replace"))
@@ -185,10 +192,11 @@ def _texts(value: Json) -> list[str]:
             return [value.strip()] if isinstance(value, str) else []
     if isinstance(value, str):
         return [value.strip()] if value.strip() else []
-    return [" ".join(each.split()) for each in _list(value) if isinstance(each, str) and each.strip()]
+    return [" ".join(each.split()) for each in _as_list(value) if isinstance(each, str) and each.strip()]
 
 
-def _time(value: Json) -> str:
+def _as_time(value: Json) -> str:
+    """Return a time as text from text, Unix seconds or milliseconds; "" if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     if isinstance(value, str):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.importing.blocks import BULLET, HEADING, MarkdownBlock, blocks, depth_of, lines_of
+from forged.importing.blocks import BULLET, HEADING, MarkdownBlock, blocks, indent_of, lines_of
 from forged.importing.values import MOST_CHARS
 
 TITLE = "the title of the file"
@@ -31,9 +31,9 @@ _OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # needs a line of its 
 
 
 class MarkdownStatement(msgspec.Struct, frozen=True):
-    """Statement with the headings above it, and its first and last line, counted from 1.
+    """One statement of a Markdown text, with the headings above it.
 
-    `lead` is the line with a colon above its list.
+    `lead` is the line with a colon above its list; `first` and `last` count lines from 1.
     """
 
     text: str
@@ -44,7 +44,7 @@ class MarkdownStatement(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """Return the statement with its lead as one text."""
+        """Return headings, lead and statement as one text."""
         context = " > ".join(self.headings)
         before = [f"{context}:"] if context else []
         before += [self.lead] if self.lead else []
@@ -53,22 +53,22 @@ class MarkdownStatement(msgspec.Struct, frozen=True):
 
 
 class MarkdownStatements(msgspec.Struct, frozen=True):
-    """Statements of a text, and the first and last line of other text with the reason."""
+    """Statements of a text, and the parts left out: first line, last line and reason."""
 
     statements: tuple[MarkdownStatement, ...]
     left: tuple[tuple[int, int, str], ...]
 
 
 def cut(text: str) -> MarkdownStatements:
-    """Cut a text into statements."""
-    one = _Cutting()
+    """Cut a Markdown text into statements, each with its headings."""
+    one = _StatementCollector()
     for block in blocks(lines_of(text)):
-        one.take(block)
-    return one.ended()
+        one.add(block)
+    return one.finish()
 
 
-class _Cutting:
-    """Collects statements from blocks in order."""
+class _StatementCollector:
+    """Collects statements, and parts left out, from Markdown blocks in order."""
 
     def __init__(self) -> None:
         self._statements: list[MarkdownStatement] = []
@@ -80,71 +80,75 @@ class _Cutting:
         self._is_first = True
         self._may_take_code = False
 
-    def take(self, block: MarkdownBlock) -> None:
-        """Add a block."""
+    def add(self, block: MarkdownBlock) -> None:
+        """Add the next block: to the headings, the statements, or the parts left out."""
         if block.kind == "heading":
-            self._heading(block)
+            self._open_heading(block)
         elif block.kind in {"comment", "tool"}:
             why = COMMENT if block.kind == "comment" else TOOL_BLOCK
             self._left.append((block.first, block.last, why))
         elif block.kind == "ruler":
-            self._let_lead_go()
+            self._flush_lead()
         elif block.kind == "text" and block.text.rstrip(" \t*_").endswith((":", "：")):
-            self._let_lead_go()
+            self._flush_lead()
             self._lead, self._is_led = block, False
         elif block.kind == "code" and self._may_take_code and (self._lead is None or self._is_led):
-            self._append(block)
+            self._append_code(block)
         else:
-            self._statement(block)
+            self._add_block(block)
         self._is_first = self._is_first and block.kind in {"comment", "tool"}
 
-    def ended(self) -> MarkdownStatements:
-        """Return the statements after the last block."""
-        self._let_lead_go()
-        self._close(0)
+    def finish(self) -> MarkdownStatements:
+        """End the text, and return its statements."""
+        self._flush_lead()
+        self._close_headings(0)
         return MarkdownStatements(tuple(self._statements), tuple(sorted(self._left)))
 
-    def _heading(self, block: MarkdownBlock) -> None:
-        self._let_lead_go()
+    def _open_heading(self, block: MarkdownBlock) -> None:
+        """Open a heading and close those that it ends; leave out the title of the file."""
+        self._flush_lead()
         self._may_take_code = False
         if self._is_first and block.level == 1:
             self._left.append((block.first, block.last, TITLE))
             return
-        self._close(block.level)
+        self._close_headings(block.level)
         match = HEADING.fullmatch(block.lines[0])
         heading = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
         self._headings.append((block.level, heading.strip().strip("*_ ").rstrip(":"), block))
 
-    def _close(self, level: int) -> None:
-        """Close headings of this level and deeper; name one without text."""
+    def _close_headings(self, level: int) -> None:
+        """Close headings of this level and deeper; leave out those without text."""
         while self._headings and self._headings[-1][0] >= level:
             _, _, block = self._headings.pop()
             if block.first not in self._used:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
-    def _statement(self, block: MarkdownBlock) -> None:
-        lead, said = self._lead, _said(block)
+    def _add_block(self, block: MarkdownBlock) -> None:
+        """Add a block as a statement, joined to the lead before it."""
+        lead, said = self._lead, _block_text(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False
-            self._add(MarkdownStatement(f"{_flowing(lead.text)}\n{said}", lead.first, block.last))
+            self._add_statement(
+                MarkdownStatement(f"{_paragraph_text(lead.text)}\n{said}", lead.first, block.last)
+            )
         elif lead is not None and block.kind == "bullet" and len(lead.text) <= _MOST_LEAD_CHARS:
-            led = MarkdownStatement(said, block.first, block.last, (), _flowing(lead.text))
-            self._is_led = self._add(led) or self._is_led
+            led = MarkdownStatement(said, block.first, block.last, (), _paragraph_text(lead.text))
+            self._is_led = self._add_statement(led) or self._is_led
         else:
-            self._let_lead_go()
-            self._add(MarkdownStatement(said, block.first, block.last))
+            self._flush_lead()
+            self._add_statement(MarkdownStatement(said, block.first, block.last))
 
-    def _append(self, block: MarkdownBlock) -> None:
-        """Append a block to the statement before."""
+    def _append_code(self, block: MarkdownBlock) -> None:
+        """Append code to the last statement, or add it as one if the whole gets too long."""
         before = self._statements[-1]
         longer = f"{before.text}\n{block.text}"
         if len(longer) + len(before.said) - len(before.text) > MOST_CHARS:
-            self._statement(block)
+            self._add_block(block)
             return
         self._statements[-1] = msgspec.structs.replace(before, text=longer, last=block.last)
 
-    def _add(self, statement: MarkdownStatement) -> bool:
-        """Add a statement; return False if it is only marks or too long."""
+    def _add_statement(self, statement: MarkdownStatement) -> bool:
+        """Add a statement with its headings; return False if it has no words or is too long."""
         if not any(map(str.isalnum, _TAG.sub("", statement.text))):
             if any(map(str.isalnum, statement.text)):
                 self._left.append((statement.first, statement.last, TAGS))
@@ -159,31 +163,32 @@ class _Cutting:
             self._left.append((statement.first, statement.last, TOO_LONG))
         return self._may_take_code
 
-    def _let_lead_go(self) -> None:
-        """Make a lead without a list a statement."""
+    def _flush_lead(self) -> None:
+        """Add a waiting lead as a statement, if no list has followed it."""
         lead, self._lead = self._lead, None
         if lead is not None and not self._is_led:
-            self._add(MarkdownStatement(_flowing(lead.text), lead.first, lead.last))
+            self._add_statement(MarkdownStatement(_paragraph_text(lead.text), lead.first, lead.last))
         self._is_led = False
 
 
-def _said(block: MarkdownBlock) -> str:
+def _block_text(block: MarkdownBlock) -> str:
+    """Return a block's text without bullet, quotation marks and common indentation."""
     if block.kind == "bullet":
         bullet = BULLET.fullmatch(block.lines[0])
         assert bullet is not None
-        return "\n".join((bullet[3].strip(), *_dedented(block.lines[1:]))).strip()
+        return "\n".join((bullet[3].strip(), *_without_indentation(block.lines[1:]))).strip()
     if block.kind == "text":
-        return _flowing(block.text)
-    return "\n".join(_dedented(block.lines)).strip("\n")
+        return _paragraph_text(block.text)
+    return "\n".join(_without_indentation(block.lines)).strip("\n")
 
 
-def _flowing(text: str) -> str:
-    """Return a paragraph or quotation without outer blanks and marks."""
+def _paragraph_text(text: str) -> str:
+    """Return a paragraph without quotation marks, and without blanks around its lines."""
     return "\n".join(_QUOTE.sub("", line.strip(), count=1).strip() for line in text.split("\n"))
 
 
-def _dedented(lines: Sequence[str]) -> list[str]:
+def _without_indentation(lines: Sequence[str]) -> list[str]:
     """Return lines without their common indentation."""
-    indents = [depth_of(line) for line in lines if line.strip()]
+    indents = [indent_of(line) for line in lines if line.strip()]
     least = min(indents, default=0)
     return [line[least:].rstrip() if line.strip() else "" for line in lines]

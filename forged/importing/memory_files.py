@@ -13,7 +13,7 @@ import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files import FOLDERS, MAX_FILE_BYTES, parse
-from forged.importing.values import ImportBatch, Item, SkippedItem
+from forged.importing.values import ImportBatch, ImportItem, SkippedItem
 from forged.memory import Scope
 
 MANIFEST = "forged-export.json"
@@ -32,7 +32,7 @@ class ExportedRoot(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Manifest of an export, without any path of the exporting machine."""
+    """Manifest of an export: versions, time and roots, without any path of the exporting machine."""
 
     schema_version: int = VERSION
     forged: str = ""
@@ -40,8 +40,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[ExportedRoot, ...] = ()
 
 
-def manifest(data: bytes) -> Manifest:
-    """Read a manifest. Raises MemoryFormatError."""
+def parse_manifest(data: bytes) -> Manifest:
+    """Return the manifest in these JSON bytes. Raises MemoryFormatError for another form."""
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -57,17 +57,17 @@ def manifest(data: bytes) -> Manifest:
     return found
 
 
-def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> ImportBatch:
-    """Return a memory file as an item, byte by byte."""
+def batch_of_memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> ImportBatch:
+    """Return a memory file as one item, byte by byte, or skipped with the reason."""
     if len(data) > MAX_FILE_BYTES:
-        return _left(where, f"larger than {MAX_FILE_BYTES // 1024} KiB")
+        return _skipped_batch(where, f"larger than {MAX_FILE_BYTES // 1024} KiB")
     try:
         found = parse(data, scope, name.removesuffix(".md"))
     except MemoryFormatError as error:
-        return _left(where, str(error))
+        return _skipped_batch(where, str(error))
     if not _NAME.fullmatch(name) or not _ID.fullmatch(found.id):
-        return _left(where, "forged does not write such a name or id")
-    item = Item(
+        return _skipped_batch(where, "forged does not write such a name or id")
+    item = ImportItem(
         text=found.content,
         where=where,
         scope=scope,
@@ -82,10 +82,10 @@ def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "
 
 
 def is_memory_folder(path: str) -> bool:
-    """Return True for `.forge/memory` or `.forge/memories` of a root."""
+    """Return True for a path that ends in `.forge/memory` or `.forge/memories`."""
     return any(f"/{os.path.abspath(path)}".endswith(f"/{folder}") for folder in FOLDERS)
 
 
-def _left(where: str, why: str) -> ImportBatch:
+def _skipped_batch(where: str, why: str) -> ImportBatch:
     """Return a batch with one skipped item."""
     return ImportBatch((), (SkippedItem(where, why),))

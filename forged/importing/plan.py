@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from forged.importing.values import Item, SkippedItem, new_id
+from forged.importing.values import ImportItem, SkippedItem, id_of_text
 from forged.memory import Scope, one_form
 
 
 class Destination(msgspec.Struct, frozen=True, order=True):
-    """Workspace and scope."""
+    """Workspace and scope to import an item into."""
 
     workspace: str
     scope: str
@@ -26,7 +26,7 @@ class PlannedItem(msgspec.Struct, frozen=True):
 
     place: Destination
     memory_id: str
-    item: Item
+    item: ImportItem
 
 
 class RepositoryPaths(msgspec.Struct, frozen=True):
@@ -41,20 +41,20 @@ class RepositoryPaths(msgspec.Struct, frozen=True):
 
 
 def plan_items(
-    items: Iterable[Item], places: RepositoryPaths
+    items: Iterable[ImportItem], places: RepositoryPaths
 ) -> tuple[tuple[PlannedItem, ...], tuple[SkippedItem, ...]]:
-    """Return one planned item for each item with a destination, in order, and the skipped ones."""
+    """Return items with id and destination, in order, and those skipped: repeated or without destination."""
     moves: dict[tuple[Destination, str], PlannedItem] = {}
     left: list[SkippedItem] = []
     for item in items:
-        place = _place(item, places)
+        place = _destination(item, places)
         if place is None:
-            left.append(SkippedItem(item.where, _elsewhere(item.repo)))
+            left.append(SkippedItem(item.where, _unknown_repository(item.repo)))
             continue
-        move = PlannedItem(place, item.memory_id or new_id(item.text), item)
+        move = PlannedItem(place, item.memory_id or id_of_text(item.text), item)
         first = moves.setdefault((place, move.memory_id), move)
         if first is not move:
-            left.append(SkippedItem(item.where, _twice(item, first.item)))
+            left.append(SkippedItem(item.where, _duplicate_reason(item, first.item)))
     return tuple(moves.values()), tuple(left)
 
 
@@ -83,7 +83,8 @@ def plan_links(
     return found, tuple(left)
 
 
-def _place(item: Item, places: RepositoryPaths) -> Destination | None:
+def _destination(item: ImportItem, places: RepositoryPaths) -> Destination | None:
+    """Return the destination of an item, or None if its repository is unknown."""
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
         return Destination(places.workspace, scope)
@@ -97,13 +98,13 @@ def _place(item: Item, places: RepositoryPaths) -> Destination | None:
     return Destination(item.place or places.workspace, scope)
 
 
-def _elsewhere(repo: str) -> str:
-    """Return the advice for items of an unknown repository."""
+def _unknown_repository(repo: str) -> str:
+    """Return the reason to skip an item of an unknown repository, with advice."""
     return f"it belongs to the repository {repo[:80]!r}; --into NAME=PATH says where that is"
 
 
-def _twice(item: Item, first: Item) -> str:
-    """Return the note that an item repeats another."""
+def _duplicate_reason(item: ImportItem, first: ImportItem) -> str:
+    """Return the reason to skip an item that repeats an earlier one."""
     if item.file and item.file != first.file:
         return f"another file has the same id: {first.where}"
     return f"same text as {first.where}"

@@ -27,7 +27,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """File with its path, its name on screen, and its modification time in Unix seconds."""
+    """File to import: path, displayed name, bytes, and modification time in Unix seconds."""
 
     path: str
     where: str
@@ -36,16 +36,16 @@ class SourceFile(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return its base name."""
+        """Return the file's base name."""
         return os.path.basename(self.path)
 
     @property
     def folder(self) -> str:
-        """Return its folder."""
+        """Return the file's folder."""
         return os.path.dirname(self.path)
 
     def text(self) -> str:
-        """Return its text. Raises MemoryFormatError for invalid bytes."""
+        """Return the file as text. Raises MemoryFormatError for invalid bytes."""
         try:
             text = self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 def read_file(path: str, where: str, most: int, *, follow: bool = False) -> SourceFile:
-    """Read a file of at most so many bytes. Raises MemoryFormatError with the reason."""
+    """Read a file of at most `most` bytes, displayed as `where`. Raises MemoryFormatError."""
     try:
         fd = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
     except OSError as error:
@@ -66,21 +66,21 @@ def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Sour
         if not stat.S_ISREG(status.st_mode):
             raise MemoryFormatError("is not a regular file")
         if status.st_size > most:
-            raise MemoryFormatError(f"larger than {_size(most)}")
+            raise MemoryFormatError(f"larger than {_size_text(most)}")
         try:
             data = file.read(most + 1)
         except OSError as error:
             raise MemoryFormatError(f"cannot be read: {error.strerror}") from error
     if len(data) > most:
-        raise MemoryFormatError(f"larger than {_size(most)}")
+        raise MemoryFormatError(f"larger than {_size_text(most)}")
     return SourceFile(path, where, data, status.st_mtime)
 
 
 class Walk:
-    """Wanted files below a folder, in the order of their names; `left` has the skipped ones."""
+    """Iterates over the wanted files below a folder, sorted by name; `left` has the skipped ones."""
 
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
-        """`wanted` returns the size limit for a path below the top, or 0."""
+        """Take `wanted`, which returns the size limit for a path below the top, or 0."""
         self._with_memories = with_memories
         self.left: list[SkippedItem] = []
         self._top = top
@@ -89,29 +89,31 @@ class Walk:
         self._bytes = 0
 
     def __iter__(self) -> Iterator[SourceFile]:
-        yield from self._below(self._top, "", 0)
+        yield from self._files_below(self._top, "", 0)
 
-    def _below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
+    def _files_below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the wanted files below a folder, to a limited depth."""
         if depth > MOST_DEPTH:
             self.left.append(SkippedItem(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
         for entry in self._listed(folder, below):
             where = f"{below}{entry.name}"
-            if not _is_text(where):
+            if not _is_printable(where):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from self._folder(entry, where, depth)
+                yield from self._files_of_folder(entry, where, depth)
             elif most := self._wanted(where):
-                yield from self._file(entry, where, most)
+                yield from self._files_of_entry(entry, where, most)
 
-    def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
+    def _files_of_folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the wanted files of a subfolder, unless it is one to pass by."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedItem(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:
-            yield from self._below(entry.path, f"{where}/", depth + 1)
+            yield from self._files_below(entry.path, f"{where}/", depth + 1)
 
     def _listed(self, folder: str, below: str) -> list[os.DirEntry[str]]:
-        """Return the sorted entries of a folder."""
+        """Return the sorted entries of a folder, within the limit of all entries."""
         room = MOST_ENTRIES - self._entries
         try:
             with os.scandir(folder) as entries:
@@ -128,8 +130,8 @@ class Walk:
         self._entries += len(found[:room])
         return sorted(found[:room], key=lambda entry: entry.name)
 
-    def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
-        """Yield a file if it can be read."""
+    def _files_of_entry(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
+        """Yield a file, or note it as skipped if it cannot be read within the limits."""
         if entry.is_symlink():
             self.left.append(SkippedItem(where, "a symbolic link; import the file that it points to"))
             return
@@ -140,7 +142,9 @@ class Walk:
             return
         self._bytes += len(source.data)
         if self._bytes > MOST_BYTES:
-            self.left.append(SkippedItem(where, f"more than {_size(MOST_BYTES)} in all; import it in parts"))
+            self.left.append(
+                SkippedItem(where, f"more than {_size_text(MOST_BYTES)} in all; import it in parts")
+            )
             return
         yield source
 
@@ -158,7 +162,7 @@ def repository_of(folder: str, home: str) -> str:
     return ""
 
 
-def _is_text(name: str) -> bool:
+def _is_printable(name: str) -> bool:
     """Return True for a name that can be printed."""
     try:
         name.encode()
@@ -167,5 +171,6 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _size(count: int) -> str:
+def _size_text(count: int) -> str:
+    """Return a number of bytes as text in MiB or KiB."""
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

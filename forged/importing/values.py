@@ -17,14 +17,14 @@ MOST_CHARS = 16_000
 """Limit for a memory from foreign text; whole memory files may be longer."""
 
 
-class Link(msgspec.Struct, frozen=True):
-    """Link from an item to the one with this `key`."""
+class ItemLink(msgspec.Struct, frozen=True):
+    """Link from an imported item to the item that has this key."""
 
     key: str
     relationship: str
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class ImportItem(msgspec.Struct, frozen=True, kw_only=True):
     """Memory to import; `where` is its file and line, or the number of its entry.
 
     `place` is a folder in its repository, "" for the importing person's. `repo` is a repository by name.
@@ -43,7 +43,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     repo: str = ""
     keys: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[ItemLink, ...] = ()
     file: bytes = b""
     name: str = ""
     memory_id: str = ""
@@ -57,15 +57,15 @@ class SkippedItem(msgspec.Struct, frozen=True, order=True):
 
 
 class ImportBatch(msgspec.Struct, frozen=True):
-    """Items of one or several sources; `formats` counts their files."""
+    """Items and skipped parts of one or several sources; `formats` counts files by format."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[ImportItem, ...] = ()
     left: tuple[SkippedItem, ...] = ()
     formats: dict[str, int] = {}
 
 
-def new_id(text: str) -> str:
-    """Return the id of an imported text; always the same, so that an import can be repeated."""
+def id_of_text(text: str) -> str:
+    """Return the id of an imported text, always the same, so that an import can be repeated."""
     digest = hashlib.blake2b(normalised(text).encode("utf-8", "replace"), digest_size=16).digest()
     return f"mem_{uuid.UUID(bytes=digest, version=5)}"
 

@@ -29,7 +29,7 @@ from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
-from forged.text.dates import A_TIME, Seconds, of_named_time
+from forged.text.dates import A_TIME, Seconds, named_time_mask
 
 Scores = NDArray[np.float32]
 Columns = NDArray[np.intp]
@@ -522,7 +522,7 @@ def prefer_named_dates(
     matching rows, and only those are raised. `created` is one array for each part.
     """
     for own, text in zip(scores, texts, strict=True):
-        named = of_named_time(text, np.concatenate(created)) if A_TIME.search(text) else None
+        named = named_time_mask(text, np.concatenate(created)) if A_TIME.search(text) else None
         if named is None:
             continue
         if not words_only:

@@ -192,7 +192,7 @@ async def _sent(
     since = None
     try:
         stock = _server_documents(shared)
-        held = await stock.pieces(document)
+        held = await stock.piece_ids(document)
         since = (await stock.gone([document])).get(document)
         others |= {each.document_id: each.newest for each in await stock.named(first.source)}
     except SharedError as error:

@@ -12,7 +12,7 @@ from forged import door
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
     from forged.postgres.documents import ServerDocument, ServerDocuments
-    from forged.postgres.inspecting import Finding, ServerInfo, check, examine, server
+    from forged.postgres.inspecting import Finding, ServerInfo, check_schema, examine, server_info
     from forged.postgres.migrating import migrate, require_current
     from forged.postgres.relating import ReachedRow
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
@@ -35,7 +35,7 @@ __all__ = [
     "Settings",
     "SharedServer",
     "Stored",
-    "check",
+    "check_schema",
     "connect",
     "examine",
     "grant",
@@ -44,7 +44,7 @@ __all__ = [
     "owner",
     "require_current",
     "revoke",
-    "server",
+    "server_info",
     "settings_of",
     "stores_of",
 ]
@@ -52,7 +52,7 @@ __all__ = [
 __getattr__ = door(
     __name__,
     connecting=("Connection", "connect"),
-    inspecting=("Finding", "ServerInfo", "check", "examine", "server"),
+    inspecting=("Finding", "ServerInfo", "check_schema", "examine", "server_info"),
     roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
     relating=("ReachedRow",),

@@ -34,7 +34,7 @@ _CANCEL_S = 0.3
 
 
 def parameters(settings: Settings) -> dict[str, Any]:
-    """Return parameters of libpq: the URL, the role, and detection of dead connections.
+    """Return libpq's parameters for these settings: URL, login, TLS, detection of dead connections.
 
     A server on another machine is used with TLS unless the URL says otherwise. Raises ConfigError.
     """
@@ -60,12 +60,13 @@ def parameters(settings: Settings) -> dict[str, Any]:
 
 
 def is_local(given: dict[str, Any]) -> bool:
-    """Return True if every named host is this machine."""
+    """Return True if all hosts in these libpq parameters are this machine."""
     hosts = str(given.get("hostaddr") or given.get("host") or "").split(",")
     return all(not host or host.startswith(("/", "@")) or _is_loopback(host) for host in hosts)
 
 
 def _is_loopback(host: str) -> bool:
+    """Return True if a host is a loopback address, or localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -73,7 +74,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def connect(settings: Settings) -> Connection:
-    """Open a connection outside of any pool, without settings for searches."""
+    """Open one connection to the server, outside of the pool and without settings for searches."""
     try:
         return await _QuickCancelConnection.connect(**parameters(settings), autocommit=True)
     except (psycopg.Error, OSError) as error:
@@ -81,9 +82,10 @@ async def connect(settings: Settings) -> Connection:
 
 
 class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
-    """Connection that is cancelled at once: psycopg would wait ten seconds for the server."""
+    """psycopg connection that cancels for 0.3 s instead of ten, then shuts its socket."""
 
     async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
+        """Cancel the running statement; shut the socket if that takes too long."""
         try:
             await self.cancel_safe(timeout=min(timeout, _CANCEL_S))
         except (psycopg.Error, OSError):
@@ -91,7 +93,7 @@ class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
 
 
 def shut_socket(connection: Connection) -> None:
-    """Shut the socket, which wakes every waiting call."""
+    """Shut a connection's socket, so that every call that waits for the server fails at once."""
     with (
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(connection.fileno())) as twin,
@@ -99,8 +101,8 @@ def shut_socket(connection: Connection) -> None:
         twin.shutdown(socket.SHUT_RDWR)
 
 
-async def set_up(connection: Connection) -> None:
-    """Prepare a new connection: vectors as arrays, forged's schema, index scans that fill their limit.
+async def configure_connection(connection: Connection) -> None:
+    """Configure a connection for searches: schema, vectors as arrays, index scans. Raises SharedError.
 
     Each statement is planned for its values, because a plan for ten rows is bad for a million.
     """
@@ -127,7 +129,7 @@ _EXTENSION = (
 
 
 def require_pgvector(version: str | None) -> None:
-    """Raise SharedError if the extension is missing or too old."""
+    """Raise SharedError if this version of pgvector is too old, or None (not installed)."""
     if version is None:
         raise SharedError(
             "the shared PostgreSQL has no pgvector in this database: run `forgectl shared migrate`",

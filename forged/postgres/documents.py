@@ -38,7 +38,7 @@ _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = ''
 
 
 class ServerDocument(msgspec.Struct, frozen=True):
-    """A document on the server; `newest` is the time of its last written piece."""
+    """A document on the server and the number of its pieces; `newest` is the time of the last one."""
 
     document_id: str
     source: str
@@ -50,27 +50,29 @@ class ServerDocument(msgspec.Struct, frozen=True):
 
 
 class ServerDocuments:
-    """Documents on the server, for one daemon."""
+    """Queries about the documents on the team's server."""
 
     def __init__(self, shared: SharedServer) -> None:
         self._shared = shared
 
     async def all(self) -> list[ServerDocument]:
-        return [ServerDocument(*found) for found in await self._asked(_ALL)]
+        """Return all documents on the server, sorted by source."""
+        return [ServerDocument(*found) for found in await self._fetch_rows(_ALL)]
 
     async def named(self, name: str) -> list[ServerDocument]:
-        """Return the documents of a source, or the one with this id."""
-        return [ServerDocument(*found) for found in await self._asked(_NAMED, name=name)]
+        """Return the documents with this source, or the one with this id."""
+        return [ServerDocument(*found) for found in await self._fetch_rows(_NAMED, name=name)]
 
-    async def pieces(self, document_id: str) -> frozenset[str]:
-        """Return ids of the pieces of a document."""
-        return frozenset(found[0] for found in await self._asked(_PIECES, document=document_id))
+    async def piece_ids(self, document_id: str) -> frozenset[str]:
+        """Return the ids of a document's pieces."""
+        return frozenset(found[0] for found in await self._fetch_rows(_PIECES, document=document_id))
 
     async def gone(self, ids: Sequence[str]) -> dict[str, datetime]:
-        """Return those of these documents and pieces that were removed, with the time."""
-        return dict(await self._asked(_GONE, ids=list(ids))) if ids else {}
+        """Return those of these document and piece ids that were removed, with the time of removal."""
+        return dict(await self._fetch_rows(_GONE, ids=list(ids))) if ids else {}
 
-    async def _asked(self, statement: str, **values: object) -> list[Any]:
+    async def _fetch_rows(self, statement: str, **values: object) -> list[Any]:
+        """Return the rows of a query. Raises SharedError, also while nothing may leave."""
         try:
             await self._shared.egress.check(PURPOSE, ())
         except ProviderError as error:

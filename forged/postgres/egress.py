@@ -25,11 +25,12 @@ _TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type",
 async def redacted_rows(
     rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime
 ) -> list[Stored]:
-    """Return the rows as they may leave. Raises SharedError for one that no such server accepts."""
+    """Return rows without secrets and private spans, ready to send. Raises SharedError if one is invalid."""
     return [await _redacted_row(row, egress, dimension, now) for row in rows]
 
 
 async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
+    """Return one row as `redacted_rows` does, with its times set."""
     if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
         raise SharedError(
             "a name of a shared memory has a character that no database takes", reason="invalid"
@@ -38,12 +39,12 @@ async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: d
         raise wrong_dimension(dimension, len(row.vector))
     texts = [sendable(getattr(row, name)) for name in _TEXTS]
     texts += [sendable(getattr(row.facts, name)) for name in _FACTS]
-    metadata = _checked(row.facts.metadata)
+    metadata = _metadata_json(row.facts.metadata)
     file = None if row.file is None else row.file.decode("utf-8", "replace")
     *clean, clean_metadata, clean_file = await egress.cleared([*texts, metadata, file or ""])
     changes: dict[str, Any] = dict(zip(_TEXTS, clean[: len(_TEXTS)], strict=True))
     facts: dict[str, Any] = dict(zip(_FACTS, clean[len(_TEXTS) :], strict=True))
-    facts["metadata"] = _decoded(clean_metadata)
+    facts["metadata"] = _metadata_of_json(clean_metadata)
     changes["facts"] = msgspec.structs.replace(row.facts, **facts)
     if clean_file != (file or ""):
         changes["file"] = None
@@ -54,7 +55,7 @@ async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: d
     return msgspec.structs.replace(row, **changes)
 
 
-def _checked(metadata: Mapping[str, Any]) -> str:
+def _metadata_json(metadata: Mapping[str, Any]) -> str:
     """Return metadata as JSON text. Raises SharedError if it is too large."""
     text = sendable(json.dumps(metadata, ensure_ascii=False))
     if len(metadata) > MOST_KEYS or len(text.encode()) > MOST_METADATA:
@@ -65,8 +66,8 @@ def _checked(metadata: Mapping[str, Any]) -> str:
     return text.replace("\\u0000", "\\ufffd")
 
 
-def _decoded(metadata: str) -> dict[str, Any]:
-    """Return metadata after redaction; {} if a quote was cut."""
+def _metadata_of_json(metadata: str) -> dict[str, Any]:
+    """Return the metadata in redacted JSON text; {} if redaction broke the JSON."""
     try:
         found = json.loads(metadata)
     except ValueError:
@@ -75,5 +76,5 @@ def _decoded(metadata: str) -> dict[str, Any]:
 
 
 def egress_texts(rows: Sequence[Stored]) -> list[str]:
-    """Return the texts of rows that count as sent."""
+    """Return the texts of these rows that count as sent in the egress record."""
     return [text for row in rows for text in (row.content, row.facts.source) if text]

@@ -36,7 +36,7 @@ _AWAY = ("57P01", "57P02", "57P03")
 
 @contextlib.contextmanager
 def translated(permission: str = "") -> Iterator[None]:
-    """Raise errors of psycopg as SharedError; `permission` says who has the needed right."""
+    """Raise psycopg errors of this context as SharedError; `permission` is the text for a missing right."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
@@ -46,7 +46,7 @@ def translated(permission: str = "") -> Iterator[None]:
 
 
 def shared_error(error: Exception) -> SharedError:
-    """Return the SharedError for an error of psycopg."""
+    """Return the SharedError, with reason and remedy, for an error of psycopg or the network."""
     if isinstance(error, SharedError):
         return error
     if isinstance(error, TimeoutError):
@@ -55,10 +55,11 @@ def shared_error(error: Exception) -> SharedError:
         return SharedError(
             f"the shared PostgreSQL cannot be asked: {type(error).__name__}", reason="unreachable"
         )
-    return _from_server(error) if error.sqlstate else _from_message(error)
+    return _error_with_code(error) if error.sqlstate else _error_without_code(error)
 
 
-def _from_server(error: psycopg.Error) -> SharedError:
+def _error_with_code(error: psycopg.Error) -> SharedError:
+    """Return the SharedError for an error with a SQLSTATE code."""
     state, message = error.sqlstate or "", error.diag.message_primary or ""
     if found := _DIMENSIONS.search(message):
         return wrong_dimension(int(found[1]), int(found[2]))
@@ -84,8 +85,8 @@ def _from_server(error: psycopg.Error) -> SharedError:
     return SharedError(f"the shared PostgreSQL answered {name} ({state})", reason="invalid")
 
 
-def _from_message(error: psycopg.Error) -> SharedError:
-    """Return the SharedError for an error without a code, by its text."""
+def _error_without_code(error: psycopg.Error) -> SharedError:
+    """Return the SharedError for an error without a SQLSTATE code, by its message."""
     message = str(error)
     if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in message:
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
@@ -99,7 +100,7 @@ def _from_message(error: psycopg.Error) -> SharedError:
 
 
 def _access_error(message: str) -> SharedError:
-    """Return the SharedError for a refused connection."""
+    """Return the SharedError for a connection that the server refused, by its message."""
     if any(words in message for words in _PASSING):
         return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
     missing = _MISSING.search(message)
@@ -112,7 +113,7 @@ def _access_error(message: str) -> SharedError:
 
 
 def wrong_dimension(expected: int, given: int) -> SharedError:
-    """Return the SharedError for vectors of another length."""
+    """Return the SharedError for a vector of `given` numbers where `expected` are needed."""
     return SharedError(
         f"vectors of the shared PostgreSQL have {expected} numbers, and this one has {given}: "
         "set memory.embedding_model to the model that its vectors are of",

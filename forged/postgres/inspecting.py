@@ -13,7 +13,7 @@ import msgspec
 
 from forged.postgres.connecting import Connection, is_local, parameters
 from forged.postgres.failures import translated
-from forged.postgres.migrating import migrations, require_current, statements
+from forged.postgres.migrating import migration_texts, migrations, require_current
 from forged.postgres.pool import CONNECTIONS
 from forged.postgres.schema import suffix
 from forged.postgres.values import Settings
@@ -29,7 +29,7 @@ _FEW_ROWS = 1000
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result of a check; `level` is ok, warn or fail."""
+    """One result of a check of the server: ok, warn or fail, with detail and remedy."""
 
     name: str
     level: Literal["ok", "warn", "fail"]
@@ -45,15 +45,15 @@ class ServerInfo(msgspec.Struct, frozen=True):
     role: str
 
 
-def server(connection: Connection) -> ServerInfo:
-    """Return the server and role of a connection."""
+def server_info(connection: Connection) -> ServerInfo:
+    """Return address, version and role of a connection."""
     info = connection.info
     major, minor = divmod(info.server_version, 10_000)
     return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
 
 
-async def check(connection: Connection, settings: Settings) -> list[Finding]:
-    """Compare the schema with this program's.
+async def check_schema(connection: Connection, settings: Settings) -> list[Finding]:
+    """Return findings about the schema, compared with this program's migrations.
 
     Raises SharedError if it is unreadable or of another program.
     """
@@ -61,51 +61,55 @@ async def check(connection: Connection, settings: Settings) -> list[Finding]:
     with translated():
         return [
             Finding("migrations", "ok", f"all {len(migrations())} of this program"),
-            *[found async for found in _schema(connection, settings)],
+            *[found async for found in _schema_findings(connection, settings)],
         ]
 
 
 async def examine(connection: Connection, settings: Settings) -> list[Finding]:
-    """Check schema, role, rows and settings. Raises SharedError as `check` does."""
-    found = await check(connection, settings)
+    """Return findings about schema, role, rows and settings. Raises SharedError as `check_schema` does."""
+    found = await check_schema(connection, settings)
     with translated():
-        found += [each async for each in _role(connection, settings)]
-        found += [each async for each in _rows(connection, settings)]
-        found += [each async for each in _server(connection, settings)]
+        found += [each async for each in _role_findings(connection, settings)]
+        found += [each async for each in _row_findings(connection, settings)]
+        found += [each async for each in _limit_findings(connection, settings)]
     return found
 
 
-async def _schema(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    text = "\n".join(statements(settings.models))
-    tables = await _column(connection, _TABLES)
-    yield _all("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
-    indexes = await _column(connection, _INDEXES)
-    yield _all("indexes", _INDEX.findall(text), indexes, "is missing", _ANEW)
-    broken = await _column(connection, _INVALID)
+async def _schema_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    """Yield findings about tables, indexes, row level security, policies and vector lengths."""
+    text = "\n".join(migration_texts(settings.models))
+    tables = await _fetch_column(connection, _TABLES)
+    yield _names_finding("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
+    indexes = await _fetch_column(connection, _INDEXES)
+    yield _names_finding("indexes", _INDEX.findall(text), indexes, "is missing", _ANEW)
+    broken = await _fetch_column(connection, _INVALID)
     if broken:
-        yield Finding("indexes", "fail", f"not valid: {_few(broken)}", f"REINDEX INDEX forged.{broken[0]}")
-    secured = await _column(connection, _ROW_SECURITY)
-    yield _all(
+        yield Finding(
+            "indexes", "fail", f"not valid: {_first_names(broken)}", f"REINDEX INDEX forged.{broken[0]}"
+        )
+    secured = await _fetch_column(connection, _ROW_SECURITY)
+    yield _names_finding(
         "row level security",
         _SECURED.findall(text),
         secured,
         "is open to every member",
         "ALTER TABLE forged.NAME ENABLE ROW LEVEL SECURITY",
     )
-    policies = await _column(
+    policies = await _fetch_column(
         connection, "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
     )
     wanted = [f"{name} {table}" for name, table in _POLICY.findall(text)]
-    yield _all("policies", wanted, policies, "is missing", _ANEW)
-    yield await _dimensions(connection, dict(_EMBEDDING.findall(text)))
+    yield _names_finding("policies", wanted, policies, "is missing", _ANEW)
+    yield await _dimension_finding(connection, dict(_EMBEDDING.findall(text)))
 
 
-async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding:
+async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> Finding:
+    """Return a finding about the vector lengths of the tables."""
     query = (
         "SELECT relname, atttypmod FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
         " WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND attname = 'embedding'"
     )
-    there = {table: str(dimension) for table, dimension in await _all_rows(connection, query)}
+    there = {table: str(dimension) for table, dimension in await _fetch_all(connection, query)}
     wrong = sorted(table for table, dimension in wanted.items() if there.get(table) != dimension)
     if wrong:
         detail = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
@@ -113,12 +117,13 @@ async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
 
 
-async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+async def _role_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    """Yield findings about the connected role: its limits, and its right to the user's rows."""
     query = (
         "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
     )
-    ((role, is_super, bypasses, owns),) = await _all_rows(connection, query)
+    ((role, is_super, bypasses, owns),) = await _fetch_all(connection, query)
     why = (
         "a superuser"
         if is_super
@@ -135,7 +140,7 @@ async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Fin
         )
         return
     yield Finding("role", "ok", f"{role}, limited to its own rows by row level security")
-    ((owns_user,),) = await _all_rows(connection, _IS_OWN, (settings.user_id,))
+    ((owns_user,),) = await _fetch_all(connection, _IS_OWN, (settings.user_id,))
     if not owns_user:
         yield Finding(
             "user",
@@ -145,12 +150,13 @@ async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Fin
         )
 
 
-async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+async def _row_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    """Yield findings about dead rows, expired session rows, and rows without vectors."""
     query = (
         "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
         " FROM pg_stat_user_tables WHERE schemaname = 'forged' AND relname LIKE '%memories%'"
     )
-    ((live, dead),) = await _all_rows(connection, query)
+    ((live, dead),) = await _fetch_all(connection, query)
     if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
         yield Finding(
             "dead rows",
@@ -162,7 +168,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
         yield Finding("rows", "ok", f"about {live:,}, of which {dead:,} wait for vacuum")
     for name in settings.models:
         end = suffix(name)
-        ((expired,),) = await _all_rows(connection, _EXPIRED.format(end=end))
+        ((expired,),) = await _fetch_all(connection, _EXPIRED.format(end=end))
         if expired:
             yield Finding(
                 "expired rows",
@@ -170,7 +176,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
                 f"{expired:,}, of sessions, were not removed",
                 "a running daemon removes them",
             )
-        ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
+        ((bare,),) = await _fetch_all(connection, _BARE.format(end=end))
         if bare:
             yield Finding(
                 "vectors",
@@ -180,9 +186,10 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             )
 
 
-async def _server(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    ((most,),) = await _all_rows(connection, "SELECT current_setting('max_connections')::int")
-    yield Finding("server", "ok", f"PostgreSQL {server(connection).version}, {most} connections at most")
+async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    """Yield findings about the server's version, its connection limit, and TLS."""
+    ((most,),) = await _fetch_all(connection, "SELECT current_setting('max_connections')::int")
+    yield Finding("server", "ok", f"PostgreSQL {server_info(connection).version}, {most} connections at most")
     if most < CONNECTIONS * 5:
         yield Finding(
             "connections",
@@ -190,10 +197,11 @@ async def _server(connection: Connection, settings: Settings) -> AsyncIterator[F
             f"this daemon takes up to {CONNECTIONS} of {most}",
             "raise its max_connections",
         )
-    yield _tls(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
+    yield _tls_finding(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
 
 
-def _tls(given: dict[str, Any], *, encrypted: bool) -> Finding:
+def _tls_finding(given: dict[str, Any], *, encrypted: bool) -> Finding:
+    """Return a finding about encryption, and about the check of the server's identity."""
     mode = given.get("sslmode", "prefer")
     if is_local(given):
         return Finding("TLS", "ok", "not needed: the server is on this machine")
@@ -227,25 +235,27 @@ SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL A
 """
 
 
-def _all(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix: str) -> Finding:
-    """Return a finding about required names, some of which may be missing."""
+def _names_finding(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix: str) -> Finding:
+    """Return a finding that fails, with `lacks` and `fix`, if some wanted names are absent."""
     wanted = set(wanted)
     absent = sorted(wanted - set(there))
     if absent:
-        return Finding(name, "fail", f"{_few(absent)} {lacks}", fix.replace("NAME", absent[0]))
+        return Finding(name, "fail", f"{_first_names(absent)} {lacks}", fix.replace("NAME", absent[0]))
     return Finding(name, "ok", f"all {len(wanted)}")
 
 
-def _few(names: list[str]) -> str:
-    """Return the first names of a list for a sentence."""
+def _first_names(names: list[str]) -> str:
+    """Return the first three names as text, and the number of the others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-async def _column(connection: Connection, query: str) -> list[str]:
-    return [str(value) for (value,) in await _all_rows(connection, query)]
+async def _fetch_column(connection: Connection, query: str) -> list[str]:
+    """Return the first column of a query's rows as text."""
+    return [str(value) for (value,) in await _fetch_all(connection, query)]
 
 
-async def _all_rows(
+async def _fetch_all(
     connection: Connection, query: str, values: tuple[Any, ...] | None = None
 ) -> list[tuple[Any, ...]]:
+    """Return all rows of a query."""
     return await (await connection.execute(query.encode(), values)).fetchall()

@@ -30,7 +30,7 @@ _KNOWN_WRITERS = 100
 
 
 class OwnerChange(msgspec.Struct, frozen=True):
-    """Rows of an owner changed; `scope` is "" if anything may have changed."""
+    """Change of an owner's rows by another daemon; `scope` is "" if anything may have changed."""
 
     scope: str = ""
     owner_digest: str = ""
@@ -40,8 +40,8 @@ class OwnerChange(msgspec.Struct, frozen=True):
 OnChange = Callable[[OwnerChange], None]
 
 
-class Listening:
-    """Listener of the daemon; its own changes, named `name`, are ignored."""
+class ChangeListener:
+    """Listener for changes by other daemons; those by this one, named `name`, are ignored."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Listening:
         self.is_connected = False
 
     def listen(self, on_change: OnChange) -> Callable[[], None]:
-        """Call back on every change by others, until the returned function is called."""
+        """Register a callback for changes by other daemons; return a function that removes it."""
         self._callbacks.append(on_change)
         return lambda: self._callbacks.remove(on_change)
 
@@ -62,15 +62,15 @@ class Listening:
         return {name: now - at for name, at in self._seen.items()}
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is replaced."""
+        """Listen until cancelled, reconnect after failures, and report an unknown change at each start."""
         wait_s = _FIRST_RETRY_S
         while True:
             try:
                 connection = await connect(self._settings)
                 async with connection:
-                    await self._ask(connection, f"LISTEN {CHANNEL}")
+                    await self._execute(connection, f"LISTEN {CHANNEL}")
                     self.is_connected, wait_s = True, _FIRST_RETRY_S
-                    self._call_all(OwnerChange())
+                    self._call_callbacks(OwnerChange())
                     await self._receive(connection)
             except (SharedError, psycopg.Error, OSError) as error:
                 logger.info("not listening to the shared server error=%s", type(error).__name__)
@@ -80,17 +80,19 @@ class Listening:
             wait_s = min(2 * wait_s, _LAST_RETRY_S)
 
     async def _receive(self, connection: Connection) -> None:
+        """Dispatch notifications until the connection fails; check a silent one every 20 seconds."""
         while True:
             async for notice in connection.notifies(timeout=_ASKED_EVERY_S):
                 self._dispatch(notice.payload)
-            await self._ask(connection, "SELECT")
+            await self._execute(connection, "SELECT")
 
-    async def _ask(self, connection: Connection, statement: str) -> None:
+    async def _execute(self, connection: Connection, statement: str) -> None:
+        """Execute a statement; shut the socket after five seconds without an answer."""
         with shut_socket_at(time.monotonic() + _ANSWER_S, connection):
             await connection.execute(statement.encode())
 
     def _dispatch(self, payload: str) -> None:
-        """Call back for the change in a payload, unless it is an own one."""
+        """Record the writer that a payload names, and call the callbacks; ignore this daemon's own."""
         scope, _, rest = payload.partition(" ")
         digest, _, writer = rest.partition(" ")
         if writer == self._name:
@@ -99,8 +101,9 @@ class Listening:
         self._seen.move_to_end(writer)
         while len(self._seen) > _KNOWN_WRITERS:
             self._seen.popitem(last=False)
-        self._call_all(OwnerChange(scope, digest, writer))
+        self._call_callbacks(OwnerChange(scope, digest, writer))
 
-    def _call_all(self, change: OwnerChange) -> None:
+    def _call_callbacks(self, change: OwnerChange) -> None:
+        """Call every registered callback with a change."""
         for on_change in tuple(self._callbacks):
             on_change(change)

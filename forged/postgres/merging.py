@@ -27,7 +27,7 @@ from forged.state import NEVER_MET, RemovalMark, Replica, is_newer
 
 
 class FileVersion(msgspec.Struct, frozen=True, gc=False):
-    """One side's file of a memory. `created` is Unix microseconds, 0 if unknown."""
+    """Hash, creation time and predecessor of a memory's file; `created` is Unix microseconds or 0."""
 
     sha256: str
     created: int = 0
@@ -35,9 +35,10 @@ class FileVersion(msgspec.Struct, frozen=True, gc=False):
 
 
 class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of a merge, by ids. `marks` are derived; `met` are equal on both sides.
+    """Steps that make a root and its owner's rows equal, by memory ids.
 
-    `pull` is to be fetched and `push` to be sent; `both` changed on both sides.
+    `pull` is to be fetched and `push` to be sent; `both` changed on both sides, and `met` are equal there.
+    `marks` are derived.
     """
 
     marks: Mapping[str, RemovalMark]
@@ -50,22 +51,22 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if both sides are equal."""
+        """Return True if no step is left."""
         return not (self.take_away or self.pull or self.push or self.both or self.marks_to_send)
 
 
-Held = Mapping[str, FileVersion]
+FileVersions = Mapping[str, FileVersion]
 # Ids that are valid file names everywhere; other memories stay on their machine.
 PORTABLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 def version_of(memory: Memory, sha256: str) -> FileVersion:
-    """Return the version of a memory."""
+    """Return the FileVersion of a memory with this file hash."""
     return FileVersion(sha256, time_ns(memory.created_at) // 1000, memory.supersedes or "")
 
 
 def problem_with(memory_id: str, scope: str, data: bytes) -> str:
-    """Return why bytes from elsewhere are no file of this memory, or ""."""
+    """Return the reason why these bytes are no valid file of this memory, or ""."""
     if PORTABLE_ID.fullmatch(memory_id) is None:
         return "its id cannot be the name of a file"
     try:
@@ -76,9 +77,12 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
 
 
 def merge_plan(
-    here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, RemovalMark]
+    here: FileVersions,
+    there: FileVersions,
+    known: Mapping[str, Replica],
+    marks_there: Mapping[str, RemovalMark],
 ) -> MergePlan:
-    """Compare a root with its owner's rows, given the last common state of both."""
+    """Return the steps that make a root and its owner's rows equal, given their last common state."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
     newer = {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
     marks |= newer
@@ -113,8 +117,10 @@ def merge_plan(
     )
 
 
-def _removed_with_chain(here: Held, there: Held, marks: Mapping[str, RemovalMark]) -> dict[str, RemovalMark]:
-    """Return marks of versions that go with a forgotten chain: those written before that."""
+def _removed_with_chain(
+    here: FileVersions, there: FileVersions, marks: Mapping[str, RemovalMark]
+) -> dict[str, RemovalMark]:
+    """Return marks for later versions of forgotten chains that were written before the chain's mark."""
     found: dict[str, RemovalMark] = {}
     followers: dict[str, set[str]] = {}
     for side in (here, there):
@@ -137,21 +143,21 @@ def _removed_with_chain(here: Held, there: Held, marks: Mapping[str, RemovalMark
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """Result of a conflict: the file under its id and, unless equal, the second one as a version."""
+    """Result of a conflict: the file that keeps the id, and the other as a second version if they differ."""
 
     data: bytes
     second_id: str = ""
     second: bytes = b""
 
 
-def resolved(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
-    """Resolve two files of one id, in either order. Raises MemoryFormatError."""
+def resolution_of(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
+    """Return how to keep both edits of one memory id, in either order. Raises MemoryFormatError."""
     own, others = (parse(each, scope, memory_id) for each in (one, other))
     if _comparable(own) == _comparable(others):
-        return Resolution(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
+        return Resolution(max((one, other), key=lambda data: _equal_content_rank(data, scope, memory_id)))
     linked = [_with_predecessor(data, memory, scope) for data, memory in ((one, own), (other, others))]
     first, second = sorted(
-        linked, key=lambda data: (*_age(parse(data, scope, memory_id)), _sha256(data)), reverse=True
+        linked, key=lambda data: (*_change_rank(parse(data, scope, memory_id)), _sha256(data)), reverse=True
     )
     second_id = f"mem_{_sha256(memory_id.encode() + second)[:32]}"
     memory = msgspec.structs.replace(parse(second, scope, memory_id), id=second_id)
@@ -159,27 +165,28 @@ def resolved(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution
 
 
 def _comparable(memory: Memory) -> Memory:
-    """Return a memory without its change time and predecessor."""
+    """Return a memory without change time, version number and predecessor."""
     return msgspec.structs.replace(memory, updated_at="", version=1, supersedes=None)
 
 
-def _age(memory: Memory) -> tuple[int, int]:
-    """Return the sort key of two versions: the later change time wins."""
+def _change_rank(memory: Memory) -> tuple[int, int]:
+    """Return the sort key by change time and version number; the larger one is newer."""
     return time_ns(memory.updated_at), memory.version
 
 
-def _same_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
-    """Return the sort key of two files with the same content."""
+def _equal_content_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
+    """Return the sort key that chooses between two files with the same content."""
     memory = parse(data, scope, memory_id)
-    return *_age(memory), bool(memory.supersedes), _sha256(data)
+    return *_change_rank(memory), bool(memory.supersedes), _sha256(data)
 
 
 def _with_predecessor(data: bytes, memory: Memory, scope: str) -> bytes:
-    """Return a file that replaces another one, which connects the two resulting versions."""
+    """Return the file with its predecessor, or with an id derived from its own if it has none."""
     if memory.supersedes:
         return data
     return relinked(data, scope, memory.id, f"mem_{_sha256(memory.id.encode())[:32]}")
 
 
 def _sha256(data: bytes) -> str:
+    """Return the SHA-256 of a file, in hex."""
     return hashlib.sha256(data).hexdigest()

@@ -20,7 +20,7 @@ from forged.errors import SharedError
 from forged.postgres.connecting import Connection, require_pgvector
 from forged.postgres.failures import translated
 from forged.postgres.roles import refresh_members
-from forged.postgres.schema import MAIN, OPERATORS, nearness, suffix
+from forged.postgres.schema import MAIN, OPERATORS, indexed_expression, suffix
 from forged.postgres.values import EmbeddingModel
 
 _FOLDER = Path(__file__).parent / "migrations"
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS forged.models (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One file; `is_per_set` is True if it runs for every set of tables."""
+    """One numbered SQL file of `migrations/`."""
 
     number: int
     name: str
@@ -63,45 +63,45 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Return the hash of the file."""
+        """Return the SHA-256 of the file's text, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-class Step(msgspec.Struct, frozen=True, order=True):
-    """A file that a set has or lacks; a file for all sets belongs to the main one."""
+class MigrationStep(msgspec.Struct, frozen=True, order=True):
+    """Migration file to run for one set of tables; a file for all sets belongs to the main one."""
 
     number: int
     set_name: str
 
 
 def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
-    """Return every file, sorted by number."""
+    """Return the migration files of a folder, sorted by number."""
     found = ((_NAME.fullmatch(file.name), file) for file in sorted(folder.iterdir()))
     return tuple(Migration(int(name[1]), name[2], file.read_text()) for name, file in found if name)
 
 
 async def migrate(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration] | None = None
-) -> tuple[Step, ...]:
-    """Apply missing files for these sets; return the applied steps. Raises SharedError."""
+) -> tuple[MigrationStep, ...]:
+    """Apply the migrations that a database lacks for these sets; return them. Raises SharedError."""
     files = migrations() if files is None else files
     with translated(_MAY_NOT):
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            await _require_extension(connection)
+            await _ensure_extension(connection)
             await connection.execute(_LEDGER.encode())
-            lacking = await missing(connection, models, files)
+            lacking = await missing_steps(connection, models, files)
             for step in lacking:
-                await _apply(connection, step, models, files)
-            await _note_models(connection, models)
+                await _apply_step(connection, step, models, files)
+            await _record_models(connection, models)
             await refresh_members(connection)
     return lacking
 
 
 async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Raise SharedError unless the tables of these sets are those of this program."""
+    """Raise SharedError if the database lacks a migration for these sets, or has other ones."""
     with translated():
-        lacking = await missing(connection, models, migrations())
+        lacking = await missing_steps(connection, models, migrations())
     if lacking:
         raise SharedError(
             "the tables of the shared PostgreSQL are of an older forged: run `forgectl shared migrate`",
@@ -109,26 +109,28 @@ async def require_current(connection: Connection, models: Mapping[str, Embedding
         )
 
 
-async def missing(
+async def missing_steps(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration]
-) -> tuple[Step, ...]:
-    """Return the files that a migrated database lacks. Raises SharedError if it must be left alone."""
+) -> tuple[MigrationStep, ...]:
+    """Return the migrations that a migrated database lacks. Raises SharedError if it must be left alone."""
     cursor = await connection.execute("SELECT number, set_name, sha256 FROM forged.migrations")
-    had = {Step(number, name): digest for number, name, digest in await cursor.fetchall()}
-    _require_ours(had, files)
+    had = {MigrationStep(number, name): digest for number, name, digest in await cursor.fetchall()}
+    _require_known_files(had, files)
     await require_models(connection, models)
     return tuple(step for step in _steps(models, files) if step not in had)
 
 
-def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[Step]:
+def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[MigrationStep]:
+    """Yield all steps of these sets of tables, in order of the files."""
     for file in files:
         yield from (
-            Step(file.number, name) for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
+            MigrationStep(file.number, name)
+            for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
         )
 
 
-def _require_ours(had: Mapping[Step, str], files: Sequence[Migration]) -> None:
-    """Raise SharedError if the database has other or newer files."""
+def _require_known_files(had: Mapping[MigrationStep, str], files: Sequence[Migration]) -> None:
+    """Raise SharedError if an applied migration is unknown here, or has another text."""
     known = {file.number: file for file in files}
     for step, digest in sorted(had.items()):
         file = known.get(step.number)
@@ -167,7 +169,8 @@ async def require_models(connection: Connection, models: Mapping[str, EmbeddingM
             )
 
 
-async def _require_extension(connection: Connection) -> None:
+async def _ensure_extension(connection: Connection) -> None:
+    """Create the extension pgvector if it is missing. Raises SharedError if it is too old."""
     query = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector'"
     found = await (await connection.execute(query)).fetchone()
     if found is None:
@@ -177,6 +180,7 @@ async def _require_extension(connection: Connection) -> None:
 
 
 async def _create_extension(connection: Connection) -> None:
+    """Create the extension pgvector. Raises SharedError with the remedy."""
     try:
         await connection.execute("CREATE EXTENSION vector")
     except psycopg.errors.InsufficientPrivilege as error:
@@ -192,14 +196,15 @@ async def _create_extension(connection: Connection) -> None:
         ) from error
 
 
-async def _apply(
+async def _apply_step(
     connection: Connection,
-    step: Step,
+    step: MigrationStep,
     models: Mapping[str, EmbeddingModel],
     files: Sequence[Migration],
 ) -> None:
+    """Run the SQL of a step, and record the step as applied."""
     file = next(file for file in files if file.number == step.number)
-    text = _filled(file, step.set_name, models[step.set_name].dimension)
+    text = _sql_for_set(file, step.set_name, models[step.set_name].dimension)
     await connection.execute(text.encode())
     await connection.execute(
         "INSERT INTO forged.migrations (number, set_name, name, sha256) VALUES (%s, %s, %s, %s)",
@@ -207,21 +212,23 @@ async def _apply(
     )
 
 
-def statements(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
-    """Yield the text of every file for these sets."""
+def migration_texts(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
+    """Yield the SQL of all migrations for these sets of tables."""
     files = migrations()
     for step in _steps(models, files):
         file = next(file for file in files if file.number == step.number)
-        yield _filled(file, step.set_name, models[step.set_name].dimension)
+        yield _sql_for_set(file, step.set_name, models[step.set_name].dimension)
 
 
-def _filled(file: Migration, set_name: str, dimension: int) -> str:
-    indexed = f"{nearness(dimension)} {OPERATORS}"
+def _sql_for_set(file: Migration, set_name: str, dimension: int) -> str:
+    """Return the SQL of a file for one set of tables with vectors of this length."""
+    indexed = f"{indexed_expression(dimension)} {OPERATORS}"
     places = {"set": suffix(set_name), "dimension": dimension, "indexed": indexed}
     return Template(file.text).substitute(places)
 
 
-async def _note_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
+async def _record_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
+    """Record the embedding model of each set without a recorded one."""
     for name, model in models.items():
         await connection.execute(
             "INSERT INTO forged.models (set_name, model, dimension) VALUES (%s, %s, %s)"

@@ -39,21 +39,22 @@ _KINDS = ("chain", "version", "restored")
 
 
 class OwnerRows:
-    """Rows of one scope and owner. `top` is that of the root with their files."""
+    """Rows of one owner and scope on the server, for replication with the root at `top`."""
 
     def __init__(self, shared: SharedServer, scope: Scope, owner: str, top: str) -> None:
         self._shared = shared
         self._scope = scope
         self._owner = owner
         self._purpose = Purpose("shared", (top,))
-        self._sql = _Sql(scope)
+        self._sql = _OwnerStatements(scope)
 
-    async def news(self, since: int) -> RemoteChanges:
+    async def changes_since(self, since: int) -> RemoteChanges:
+        """Return changed rows and removal marks since a cursor; since 0, all."""
         values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
         versions, marks, cursor = {}, {}, since
         await self._shared.egress.check(self._purpose, ())
         async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
-            found = await (await connection.execute(self._sql.news, values)).fetchall()
+            found = await (await connection.execute(self._sql.changes, values)).fetchall()
         for kind, memory_id, sha256, at, supersedes, changed in found:
             cursor = max(cursor, changed)
             if kind == "row":
@@ -63,6 +64,7 @@ class OwnerRows:
         return RemoteChanges(versions, marks, cursor)
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
+        """Return the files of existing rows, with attributes."""
         values = {"owner": self._owner, "ids": list(ids), "most": MAX_FILE_BYTES}
         async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
             found = await (await connection.execute(self._sql.fetch, values)).fetchall()
@@ -72,25 +74,28 @@ class OwnerRows:
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        rows = [self._row(each, change) for each, change in changes.items()]
+        """Write rows that are as expected; return the ids written, and those that may not leave."""
+        rows = [self._row_of_change(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
             rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
         )
         leaves = [row for row in clean if row.file is not None]
         kept = frozenset(row.id for row in clean if row.file is None)
         await self._shared.egress.check(self._purpose, egress.egress_texts(leaves))
-        taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
+        taken = await self._write_accepted(
+            leaves, {each: change.expected for each, change in changes.items()}
+        )
         if self._shared.queue is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
             self._shared.replay.wake()
         return PushResult(taken.ids, taken.refused | kept)
 
-    async def _pushed(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
-        """Write rows; leave out those that the server refuses in any form."""
+    async def _write_accepted(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
+        """Write rows that are as expected, in ever smaller batches; report rows that are refused for good."""
         if not rows:
             return PushResult()
         try:
-            return PushResult(await self._written(rows, expected))
+            return PushResult(await self._write_expected(rows, expected))
         except SharedError as error:
             if error.reason not in FOR_EVER or error.reason == "permission":
                 raise
@@ -98,11 +103,14 @@ class OwnerRows:
                 return PushResult(refused=frozenset({rows[0].id}))
         half = len(rows) // 2
         return combined_result(
-            [await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)]
+            [
+                await self._write_accepted(rows[:half], expected),
+                await self._write_accepted(rows[half:], expected),
+            ]
         )
 
-    async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
-        """Write rows that are as expected, in one transaction; return their ids."""
+    async def _write_expected(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
+        """Write rows that are as expected and record the egress, in one transaction; return their ids."""
         texts = egress.egress_texts(rows)
         record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
@@ -112,11 +120,11 @@ class OwnerRows:
             self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
             connection.transaction(),
         ):
-            await self._lock(connection)
+            await self._lock_owner(connection)
             there = {
                 memory_id: (sha256, is_dead)
                 for memory_id, sha256, is_dead in await (
-                    await connection.execute(self._sql.heads, values)
+                    await connection.execute(self._sql.states, values)
                 ).fetchall()
             }
             fits = [row for row in rows if there.get(row.id, ("", False)) == (expected[row.id], False)]
@@ -124,16 +132,17 @@ class OwnerRows:
             if fits:
                 given = [TABLES[self._scope].values(row) for row in fits]
                 await connection.cursor().executemany(self._sql.put, given)
-                await self._tell(connection, [row.id for row in fits])
+                await self._settle_and_notify(connection, [row.id for row in fits])
         return frozenset(row.id for row in fits)
 
     async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
+        """Store removal marks that are later than the server's, and delete forgotten rows."""
         values = {"owner": self._owner, "scope": str(self._scope), "ids": list(marks)}
         async with (
             self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
             connection.transaction(),
         ):
-            await self._lock(connection)
+            await self._lock_owner(connection)
             found = await (await connection.execute(self._sql.marks, values)).fetchall()
             there = {each: RemovalMark(at, kind if kind in _KINDS else "version") for each, kind, at in found}
             later = {
@@ -148,20 +157,22 @@ class OwnerRows:
             dead = values | {"ids": [each for each, mark in later.items() if mark.is_dead]}
             await connection.execute(statements.remove(self._scope), dead)
             await connection.execute(self._sql.touch, values | {"ids": list(later)})
-            await self._tell(connection, list(later))
+            await self._settle_and_notify(connection, list(later))
 
-    async def _lock(self, connection: Connection) -> None:
+    async def _lock_owner(self, connection: Connection) -> None:
+        """Take the owner's advisory lock until the commit."""
         await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
 
-    async def _tell(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Update heads, and notify listeners of the change."""
+    async def _settle_and_notify(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Update heads and entities of the owner's rows, and notify listeners of the change."""
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
         notice = payload((self._scope, self._owner), self._shared.daemon)
         await connection.execute(statements.NOTIFY, {"payload": notice})
 
-    def _row(self, memory_id: str, change: FileChange) -> Stored:
+    def _row_of_change(self, memory_id: str, change: FileChange) -> Stored:
+        """Return the row that stores a changed file."""
         data, facts, is_agents = change.carried.data, change.carried.facts, self._scope is Scope.AGENT
         memory = parse(data, self._scope, memory_id)
         return Stored(
@@ -171,8 +182,8 @@ class OwnerRows:
             content=memory.content,
             facts=msgspec.structs.replace(facts, agent_id=self._owner) if is_agents else facts,
             category=memory.category,
-            created_at=_time(memory.created_at),
-            updated_at=_time(memory.updated_at or memory.created_at),
+            created_at=_timestamp(memory.created_at),
+            updated_at=_timestamp(memory.updated_at or memory.created_at),
             version=memory.version,
             supersedes=memory.supersedes or "",
             file=data,
@@ -180,14 +191,14 @@ class OwnerRows:
         )
 
 
-class _Sql(msgspec.Struct, frozen=True):
-    """Statements for one scope."""
+class _OwnerStatements(msgspec.Struct, frozen=True):
+    """SQL statements on the owner's rows of one scope."""
 
     scope: Scope
 
     @property
-    def news(self) -> str:
-        """Return the statement of changes since a cursor."""
+    def changes(self) -> str:
+        """Return the query of changed rows and removal marks since a cursor."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT 'row', id, file_sha256, {_MICROSECONDS.format("created_at")}, coalesce(supersedes, ''),
@@ -200,13 +211,15 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def fetch(self) -> str:
+        """Return the query of files and attributes by id."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file, memory_type, importance_score, metadata, agent_id FROM {table(self.scope)}
             WHERE {own} = %(owner)s AND id = ANY(%(ids)s) AND octet_length(file) <= %(most)s"""
 
     @property
-    def heads(self) -> str:
+    def states(self) -> str:
+        """Return the query of the current file hash, or the removal, of some ids."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file_sha256, false FROM {table(self.scope)}
@@ -217,18 +230,19 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def put(self) -> str:
+        """Return the statement that writes a checked row."""
         return statements.put_checked(self.scope)
 
     @property
     def marks(self) -> str:
-        """Return the statement of the current marks."""
+        """Return the query of the removal marks of some ids."""
         return f"""
             SELECT id, kind, {_MICROSECONDS.format("at")} FROM forged.tombstones
             WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(ids)s)"""
 
     @property
     def mark(self) -> str:
-        """Return the statement that stores a mark."""
+        """Return the statement that stores a removal mark in place of an older one."""
         return """
             INSERT INTO forged.tombstones (scope, owner, id, kind, changed, at)
             VALUES (%(scope)s, %(owner)s, %(id)s, %(kind)s, nextval('forged.changes'),
@@ -238,7 +252,7 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def touch(self) -> str:
-        """Return the statement that notifies listeners of a mark on an existing row."""
+        """Return the statement that numbers rows as changed, so that other daemons fetch them again."""
         own = TABLES[self.scope].owner
         return f"""
             UPDATE {table(self.scope)} SET changed = nextval('forged.changes')
@@ -249,6 +263,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
 
 
-def _time(text: str) -> datetime:
-    """Return the time of a file; 1970 if it has no valid one."""
+def _timestamp(text: str) -> datetime:
+    """Return a file's time; 1970 if it is invalid."""
     return _EPOCH + timedelta(microseconds=max(0, time_ns(text)) // 1000)

@@ -20,7 +20,14 @@ from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
 from forged.fair_queue import log_failure
-from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut_socket
+from forged.postgres.connecting import (
+    CONNECT_S,
+    Connection,
+    configure_connection,
+    connect,
+    parameters,
+    shut_socket,
+)
 from forged.postgres.failures import shared_error
 from forged.postgres.migrating import require_current
 from forged.postgres.values import Settings
@@ -33,7 +40,7 @@ _COUNTS = frozenset({"unreachable", "timeout", "refused"})
 
 
 class ServerHealth:
-    """Circuit breaker of one server; belongs to one event loop."""
+    """Circuit breaker of one server: open from a failure until an answer. For one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Take `clock`, which gives seconds that never go back."""
@@ -41,42 +48,43 @@ class ServerHealth:
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
         self._error: SharedError | None = None
-        self._looks = 0
+        self._probes = 0
 
     @property
     def trouble(self) -> SharedError | None:
-        """Return the error if the server is known to be away, or None."""
+        """Return the last error while the breaker is open, else None."""
         return None if self._error is None else SharedError(str(self._error), reason=self._error.reason)
 
     @property
-    def next_look_s(self) -> float:
-        """Return the seconds until the next probe."""
-        if self._looks == 0:
+    def next_probe_s(self) -> float:
+        """Return the seconds to wait before the next probe."""
+        if self._probes == 0:
             return 0.0
         refused = self._error is not None and self._error.reason == "refused"
-        return _REFUSED_S if refused else min(_FIRST_S * 2 ** (self._looks - 1), _LONGEST_S)
+        return _REFUSED_S if refused else min(_FIRST_S * 2 ** (self._probes - 1), _LONGEST_S)
 
-    def succeeded(self) -> None:
-        self._succeeded_at, self._failing_since, self._error, self._looks = self._clock(), None, None, 0
+    def record_success(self) -> None:
+        """Record an answer of the server, which closes the breaker."""
+        self._succeeded_at, self._failing_since, self._error, self._probes = self._clock(), None, None, 0
 
-    def failed(self, error: SharedError) -> bool:
-        """Record an error; return True if it opened the breaker, so that a probe must start.
+    def record_failure(self, error: SharedError) -> bool:
+        """Record an error, which opens the breaker unless it is about a request; True if it opened just now.
 
-        An error about a request is an answer, and closes it.
+        An error about a request is an answer, and closes the breaker.
         """
         if error.reason == "busy":
             return False
         if error.reason not in _COUNTS:
-            self.succeeded()
+            self.record_success()
             return False
         opened = self._error is None
-        self._looks = 0 if opened else self._looks + 1
+        self._probes = 0 if opened else self._probes + 1
         self._failing_since = self._clock() if opened else self._failing_since
         self._error = error
         return opened
 
     def condition(self, server: str = "") -> SharedReport:
-        """Return the report about the server, under a displayable name."""
+        """Return the server's state for status and doctor; `server` is the displayed name."""
         now, error = self._clock(), self._error
         untried = self._succeeded_at is None and error is None
         return SharedReport(
@@ -85,7 +93,7 @@ class ServerHealth:
             last_success_s=None if self._succeeded_at is None else round(now - self._succeeded_at, 1),
             failing_s=None if self._failing_since is None else round(now - self._failing_since, 1),
             message="" if error is None else str(error),
-            next_s=None if error is None else round(self.next_look_s, 1),
+            next_s=None if error is None else round(self.next_probe_s, 1),
         )
 
 
@@ -100,7 +108,7 @@ _FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
 
 
 class Pool:
-    """A few connections that stay open; belongs to one event loop.
+    """Connection pool with deadlines and a circuit breaker; belongs to one event loop.
 
     An own pool, because psycopg's reports a timeout without its cause.
     """
@@ -113,16 +121,16 @@ class Pool:
         self._idle: list[Connection] = []
         self._limits = WeakKeyDictionary[Connection, int]()
         self._is_closed = False
-        self._looking: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         self.health = ServerHealth()
 
     async def close(self) -> None:
-        """Close idle connections now, and the others when they are returned."""
+        """Stop probing; close idle connections now, and the others when they are returned."""
         self._is_closed = True
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
-        await self._drop_idle()
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait([self._probing])
+        await self._close_idle()
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
@@ -138,13 +146,13 @@ class Pool:
         except _FAILURES as error:
             late = isinstance(error, psycopg.OperationalError) and time.monotonic() >= deadline
             failure = shared_error(TimeoutError() if late else error)
-            await self._failed(failure)
+            await self._record_failure(failure)
             raise failure from error
-        self.health.succeeded()
+        self.health.record_success()
 
     @contextlib.asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:
-        """Wait for a free place in the pool until the deadline."""
+        """Hold a place in the pool during this context. Raises SharedError at the deadline."""
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 await self._slots.acquire()
@@ -159,8 +167,8 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
-        """Lend a connection and take it back."""
-        connection = await self._ready(deadline)
+        """Lend a ready connection; afterwards keep it if it is idle, else close it."""
+        connection = await self._take_ready(deadline)
         try:
             with shut_socket_at(deadline, connection):
                 yield connection
@@ -170,13 +178,13 @@ class Pool:
             else:
                 await connection.close()
 
-    async def _ready(self, deadline: float) -> Connection:
-        """Return a connection that answers: an idle one, or a new one if the server ended that."""
+    async def _take_ready(self, deadline: float) -> Connection:
+        """Take an idle connection that still answers, or open one; set its statement timeout."""
         while self._idle:
             connection = self._idle.pop()
             try:
                 with shut_socket_at(deadline, connection):
-                    await self._limit(connection, deadline)
+                    await self._set_timeout(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
             except asyncio.CancelledError:
@@ -184,53 +192,55 @@ class Pool:
                 raise
             else:
                 return connection
-        return await self._new(deadline)
+        return await self._open_new(deadline)
 
-    async def _new(self, deadline: float) -> Connection:
+    async def _open_new(self, deadline: float) -> Connection:
+        """Open and configure a connection. Raises SharedError for another schema or model."""
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
             try:
                 with shut_socket_at(deadline, connection):
-                    await set_up(connection)
+                    await configure_connection(connection)
                     await require_current(connection, self._settings.models)
-                    await self._limit(connection, deadline)
+                    await self._set_timeout(connection, deadline)
             except BaseException:
                 await connection.close()
                 raise
         return connection
 
-    async def _limit(self, connection: Connection, deadline: float) -> None:
-        """Set the statement timeout before the deadline; skips the round trip if it is nearly set."""
+    async def _set_timeout(self, connection: Connection, deadline: float) -> None:
+        """Set a statement timeout just before the deadline, unless it is about that already."""
         left_ms = max(int((deadline - time.monotonic()) * 1000 * _EARLIER), _LEAST_MS)
         least, most = (left_ms * share for share in _ALIKE)
-        if least <= self._limits.get(connection, 0) <= most and not _has_word(connection):
+        if least <= self._limits.get(connection, 0) <= most and not _has_unread_data(connection):
             return
         await connection.execute(f"SET statement_timeout = {left_ms}".encode())
         self._limits[connection] = left_ms
 
-    async def _drop_idle(self) -> None:
+    async def _close_idle(self) -> None:
+        """Close all idle connections."""
         while self._idle:
             await self._idle.pop().close()
 
-    async def _failed(self, failure: SharedError) -> None:
-        """Probe the server in the background until it is back."""
-        if self.health.failed(failure):
-            await self._drop_idle()
-            self._looking = asyncio.create_task(self._look(), name="look for the server")
-            self._looking.add_done_callback(log_failure)
+    async def _record_failure(self, failure: SharedError) -> None:
+        """Record a failure; if it opens the breaker, close idle connections and start to probe."""
+        if self.health.record_failure(failure):
+            await self._close_idle()
+            self._probing = asyncio.create_task(self._probe(), name="look for the server")
+            self._probing.add_done_callback(log_failure)
 
-    async def _look(self) -> None:
-        """Check if the server is back."""
+    async def _probe(self) -> None:
+        """Probe the server with growing pauses until it answers; keep that connection."""
         while self.health.trouble is not None:
-            await asyncio.sleep(self.health.next_look_s)
+            await asyncio.sleep(self.health.next_probe_s)
             try:
-                self._idle.append(await self._new(time.monotonic() + CONNECT_S))
-                self.health.succeeded()
+                self._idle.append(await self._open_new(time.monotonic() + CONNECT_S))
+                self.health.record_success()
             except _FAILURES as error:
-                self.health.failed(shared_error(error))
+                self.health.record_failure(shared_error(error))
 
 
-def _has_word(connection: Connection) -> bool:
+def _has_unread_data(connection: Connection) -> bool:
     """Return True if the server sent data since the last answer, as it does to end a connection."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
@@ -239,7 +249,7 @@ def _has_word(connection: Connection) -> bool:
 
 @contextlib.contextmanager
 def shut_socket_at(deadline: float, connection: Connection) -> Iterator[None]:
-    """Shut the socket at the deadline, which wakes callers that wait for a silent server."""
+    """Shut the connection's socket at the deadline, unless this context has ended before."""
     loop = asyncio.get_running_loop()
     timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut_socket, connection)
     try:

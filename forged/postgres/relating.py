@@ -70,8 +70,8 @@ _NAMED = """
 
 
 @cache
-def _heads_query(scope: Scope, set_name: str = "") -> str:
-    """Return the query of rows that a recall can find, with their texts."""
+def _texts_query(scope: Scope, set_name: str = "") -> str:
+    """Return the query of texts and files of an owner's current rows by id."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND is_head AND " if here.versions else ""
     file = "file" if here.versions else "NULL"
@@ -79,8 +79,8 @@ def _heads_query(scope: Scope, set_name: str = "") -> str:
 
 
 @cache
-def two_hops(scope: Scope, set_name: str = "") -> str:
-    """Return the query from named entities to rows, over up to two steps, never twice through one entity.
+def two_hops_query(scope: Scope, set_name: str = "") -> str:
+    """Return the query from entities to rows over up to two steps, never twice through one entity.
 
     The weight of an entity falls with its distance and with the number of its memories.
     """
@@ -142,7 +142,7 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
 
 
 class ReachedRow(msgspec.Struct, frozen=True):
-    """A row that was reached, with the number of steps, its weight, and the path in words."""
+    """Row found over entities, with the number of steps, its weight, and the path in words."""
 
     row: Stored
     strength: float
@@ -151,7 +151,7 @@ class ReachedRow(msgspec.Struct, frozen=True):
 
 
 class EntityTables:
-    """Entities of one owner's rows, over one connection, within the caller's transaction."""
+    """Entities and relations of one owner's rows, within the caller's transaction."""
 
     def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
         self._connection = connection
@@ -159,31 +159,33 @@ class EntityTables:
         self._whose: Mapping[str, object] = {"owner": owner, "scope": str(scope)}
 
     async def renew(self, ids: Sequence[str]) -> None:
-        """Update the entities of these rows to their current texts; delete those of removed rows."""
+        """Read the entities of these rows again from their texts; delete those without a row."""
         if not ids or self._scope is Scope.SESSION:
             return
-        await self._run(_LOCK)
-        await self._run(_UNRELATE, ids=list(ids))
-        lost = {each for (each,) in await self._run(statements.UNLINK, ids=list(ids))}
-        rows = await self._run(_heads_query(self._scope, self._set), ids=list(ids))
-        spoken = await asyncio.to_thread(_mentions_of, self._scope, rows) if rows else {}
+        await self._execute(_LOCK)
+        await self._execute(_UNRELATE, ids=list(ids))
+        lost = {each for (each,) in await self._execute(statements.UNLINK, ids=list(ids))}
+        rows = await self._execute(_texts_query(self._scope, self._set), ids=list(ids))
+        spoken = await asyncio.to_thread(_mentions_by_row, self._scope, rows) if rows else {}
         await self._write_mentions(spoken)
         if lost:
-            await self._run(_ORPHANED, things=sorted(lost))
+            await self._execute(_ORPHANED, things=sorted(lost))
 
     async def _write_mentions(self, spoken: Mapping[str, Mentions]) -> None:
+        """Insert the entities, links and relations that rows mention, by row id."""
         things = {entity_id(each.name): each for one in spoken.values() for each in one.entities}
         if not things:
             return
         await self._write_entities(things)
         links = sorted({(row, entity_id(each.name)) for row, one in spoken.items() for each in one.entities})
         memories, named = zip(*links, strict=True)
-        await self._run(_LINK, memories=list(memories), things=list(named))
+        await self._execute(_LINK, memories=list(memories), things=list(named))
         await self._write_relations(spoken, things)
 
     async def _write_entities(self, things: Mapping[str, Entity]) -> None:
+        """Insert entities by id; fill in missing types and descriptions of known ones."""
         ids = sorted(things)
-        await self._run(
+        await self._execute(
             _NAME,
             things=ids,
             names=[things[each].name for each in ids],
@@ -192,6 +194,7 @@ class EntityTables:
         )
 
     async def _write_relations(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
+        """Insert the relations that rows state between these entities."""
         rows_of_relations = sorted(
             (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
             for row, one in spoken.items()
@@ -201,21 +204,22 @@ class EntityTables:
         names = ("memories", "sources", "targets", "relations", "weights")
         if rows_of_relations:
             columns = (list(column) for column in zip(*rows_of_relations, strict=True))
-            await self._run(_RELATE, **dict(zip(names, columns, strict=True)))
+            await self._execute(_RELATE, **dict(zip(names, columns, strict=True)))
 
-    async def _run(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+    async def _execute(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Execute a statement for the owner; return its rows, [] without any."""
         cursor = await self._connection.execute(statement, {**self._whose, **values})
         return await cursor.fetchall() if cursor.description else []
 
     async def reached(
         self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
     ) -> list[ReachedRow]:
-        """Return the rows within two steps of the entities with these names, best first."""
-        start = [each for (each,) in await self._run(_NAMED, names=list(names))][:_MOST_STARTS]
+        """Return the rows within two steps of the entities with these ids, best first."""
+        start = [each for (each,) in await self._execute(_NAMED, names=list(names))][:_MOST_STARTS]
         if not start:
             return []
-        found = await self._run(
-            two_hops(self._scope, self._set),
+        found = await self._execute(
+            two_hops_query(self._scope, self._set),
             start=start,
             depth=DEEPEST,
             fan=_FAN,
@@ -227,11 +231,13 @@ class EntityTables:
         return [ReachedRow(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
 
 
-def _mentions_of(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
-    return {memory_id: mentions_of(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
+def _mentions_by_row(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
+    """Return the entities and relations that each row mentions, by row id."""
+    return {memory_id: mentions_of(_memory_of_row(scope, *row)) for row in rows for memory_id in row[:1]}
 
 
-def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:
+def _memory_of_row(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:
+    """Return the memory of a row: its parsed file, else one with only the text."""
     if file is not None:
         try:
             return parse(bytes(file), scope, memory_id)

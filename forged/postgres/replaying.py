@@ -34,7 +34,7 @@ FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 
 
 class OutboxReplay:
-    """Sender of the queued writes."""
+    """Background sender of queued writes to the server, in order."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OutboxReplay:
         send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
         with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
     ) -> None:
-        """Take `writer`, which lends one until a deadline, and `send`, which writes if these texts may leave.
+        """Take `writer`, which lends a RowWriter, and `send`, which writes if these texts may leave.
 
         `with_vectors` returns rows with the available vectors, of `dimension`.
         """
@@ -64,17 +64,17 @@ class OutboxReplay:
         return None if self._last is None else time.monotonic() - self._last
 
     def wake(self) -> None:
-        """Start an attempt: there are queued writes."""
+        """Make `run` look for queued writes now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Send queued writes until cancelled."""
+        """Send queued writes and add missing vectors until cancelled, with pauses after failures."""
         await self._state.opened()
         wait_s = _FIRST_S
         while True:
             self._woken.clear()
             try:
-                await self._all()
+                await self._send_all()
                 wait_s = _FIRST_S
             except (SharedError, ProviderError, StoreError) as error:
                 logger.debug("writes wait for the shared server error=%s", type(error).__name__)
@@ -86,19 +86,19 @@ class OutboxReplay:
                     async with asyncio.timeout(_FILL_S if self._outbox.waiting else _LOOK_S):
                         await self._woken.wait()
 
-    async def _all(self) -> None:
-        """Send all queued writes."""
+    async def _send_all(self) -> None:
+        """Send all queued writes in order, then add all missing vectors."""
         outbox = self._outbox
         while waiting := await outbox.first(_AT_ONCE, WRITES):
-            for run in spooling.together(waiting):
-                await self._bring(run)
+            for run in spooling.sendable_runs(waiting):
+                await self._send_run(run)
         while waiting := await outbox.first(_FILLED_AT_ONCE, {"fill"}):
-            await self._fill(waiting)
+            await self._fill_vectors(waiting)
 
-    async def _bring(self, run: spooling.Waiting) -> None:
-        """Send a run of writes at once; if it is refused for good, one by one."""
+    async def _send_run(self, run: spooling.Waiting) -> None:
+        """Send a run of writes and drop it from the queue; set aside a write that is refused for good."""
         try:
-            await self._write([write for _, write in run])
+            await self._write_run([write for _, write in run])
         except SharedError as error:
             if error.reason not in FOR_EVER:
                 raise
@@ -106,29 +106,32 @@ class OutboxReplay:
                 await self._outbox.refuse(*run[0], str(error))
                 return
             for each in run:
-                await self._bring([each])
+                await self._send_run([each])
             return
         self._last = time.monotonic()
         await self._outbox.done([position for position, _ in run])
 
-    async def _write(self, writes: Sequence[Write]) -> None:
+    async def _write_run(self, writes: Sequence[Write]) -> None:
+        """Write a run of rows, or of equal removals, to the server."""
         if writes[0].kind != "put":
             batch = spooling.removal_batch(writes)
             await self._send(lambda writer: writer.remove(batch), ())
             return
-        rows = [self._fitting(spooling.row_of(write)) for write in writes]
+        rows = [self._with_fitting_vector(spooling.row_of(write)) for write in writes]
         await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
 
-    def _fitting(self, row: Stored) -> Stored:
-        """Return the row without its vector if that is of another model than the configured one."""
+    def _with_fitting_vector(self, row: Stored) -> Stored:
+        """Return the row without its vector if the vector has another length than the model's."""
         if row.vector is None or len(row.vector) == self._dimension:
             return row
         return msgspec.structs.replace(row, vector=None)
 
-    async def _fill(self, waiting: spooling.Waiting) -> None:
-        """Add missing vectors to rows. Raises ProviderError while some are unavailable."""
+    async def _fill_vectors(self, waiting: spooling.Waiting) -> None:
+        """Add vectors to rows and drop these from the queue. Raises ProviderError while some are missing."""
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
-            rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
+            rows = [
+                row for _, write in waiting if (row := await _row_without_vector(writer, write)) is not None
+            ]
         whole = await self._with_vectors(rows)
         lacking = {row.id for row in whole if row.vector is None}
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
@@ -140,7 +143,7 @@ class OutboxReplay:
             raise ProviderError("some vectors cannot be had now", reason="unreachable")
 
 
-async def _wanting(writer: RowWriter, write: Write) -> Stored | None:
+async def _row_without_vector(writer: RowWriter, write: Write) -> Stored | None:
     """Return the row of a write if it still needs a vector, else None."""
     scope, owner = spooling.owner_of(write)
     text = await writer.text_without_vector(scope, owner, write.id)

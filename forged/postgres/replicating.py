@@ -15,7 +15,7 @@ import msgspec
 
 from forged.attributes import UNKNOWN, Facts
 from forged.errors import MemoryFormatError
-from forged.postgres.merging import FileVersion, Held, MergePlan, merge_plan, resolved
+from forged.postgres.merging import FileVersion, FileVersions, MergePlan, merge_plan, resolution_of
 from forged.state import RemovalMark, Replicas
 
 # Files in one message, of at most 256 KiB each.
@@ -24,14 +24,14 @@ Item = TypeVar("Item")
 
 
 class CarriedFile(msgspec.Struct, frozen=True):
-    """Bytes of a file, and the attributes of its memory."""
+    """Bytes of a memory file on its way between machines, and the memory's attributes."""
 
     data: bytes
     facts: Facts = UNKNOWN
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file to write as a row, in place of one with the hash `expected`, or of none."""
+    """File to write as a row, in place of one with the hash `expected`, or as a new one."""
 
     carried: CarriedFile
     version: FileVersion
@@ -39,7 +39,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class RemoteChanges(msgspec.Struct, frozen=True):
-    """Changes in the rows of an owner up to a `cursor`, which the next question starts from.
+    """Changed rows and removal marks of an owner, up to the `cursor` that the next question starts from.
 
     The row of a memory whose mark has changed is included if it exists.
     """
@@ -50,29 +50,29 @@ class RemoteChanges(msgspec.Struct, frozen=True):
 
 
 class PushResult(msgspec.Struct, frozen=True):
-    """Ids that the other side has now, and ids that may not leave."""
+    """Result of a transfer: written ids, and refused ids, which are invalid or may not leave."""
 
     ids: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
 
 
 class LocalFiles(Protocol):
-    """Files of a root."""
+    """Files of a root, as replication reads and changes them."""
 
-    async def look(self) -> Held:
-        """Return all counting files, by id."""
+    async def look(self) -> FileVersions:
+        """Scan the root; return the versions of all counting files, by id."""
         ...
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
-        """Return files as of the last look; changed ones are left out."""
+        """Return files of the last scan; those changed since are left out."""
         ...
 
     async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
-        """Write new files."""
+        """Write new files; return the ids written, and those of invalid files."""
         ...
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        """Replace the bytes of a file with the hash `expected`."""
+        """Replace a file if it has the hash `expected`; return its id if written or invalid."""
         ...
 
     async def take_away(self, ids: Sequence[str]) -> None:
@@ -81,10 +81,10 @@ class LocalFiles(Protocol):
 
 
 class RemoteRows(Protocol):
-    """Rows of an owner."""
+    """Rows of an owner on a server, as replication reads and changes them."""
 
-    async def news(self, since: int) -> RemoteChanges:
-        """Return the changes since a cursor; since 0, all rows."""
+    async def changes_since(self, since: int) -> RemoteChanges:
+        """Return changed rows and removal marks since a cursor; since 0, all."""
         ...
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
@@ -92,16 +92,16 @@ class RemoteRows(Protocol):
         ...
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Write rows that are as expected and not forgotten."""
+        """Write rows that are as expected; return the ids written, and those that may not leave."""
         ...
 
     async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
-        """Store marks if they are later, and remove forgotten rows."""
+        """Store removal marks that are later, and delete forgotten rows."""
         ...
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """Progress of a synchronization: `behind` is the amount of work at the last look.
+    """Progress of a synchronization: `behind` is the number of changes left at the last step.
 
     `kept_here` may not leave; `refused` are rows that are no valid files. `at` is the last time of equality
     in Unix seconds, 0 for never.
@@ -114,7 +114,7 @@ class SyncState(msgspec.Struct, frozen=True):
 
 
 class Replication:
-    """One root and its rows. For one task at a time."""
+    """Two-way synchronization of one root with its owner's rows. For one task at a time."""
 
     def __init__(
         self, owner: tuple[str, str], folder: LocalFiles, rows: RemoteRows, replicas: Replicas
@@ -131,12 +131,12 @@ class Replication:
         self._refused: dict[str, str] = {}  # hashes of rows that are no files
 
     def start_over(self) -> None:
-        """Ask the server for all rows next time: it may be another server than before."""
+        """Drop the known state of the server, so that the next step asks for all rows."""
         self._there, self._marks, self._cursor = {}, {}, 0
 
     async def step(self) -> bool:
-        """Bring both sides closer; return True if another step is needed."""
-        await self._fetch_news()
+        """Compare both sides and transfer missing files and marks; return True if another step is needed."""
+        await self._fetch_changes()
         here = await self._folder.look()
         plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)
         await self._replicas.learn(self.owner, plan.marks)
@@ -157,24 +157,24 @@ class Replication:
             await self._push(some, here)
         return self.progress.behind > 0
 
-    async def _fetch_news(self) -> None:
-        """Fetch the changes since the last cursor."""
-        news = await self._rows.news(self._cursor)
+    async def _fetch_changes(self) -> None:
+        """Fetch changes since the last cursor into the known state of the server."""
+        news = await self._rows.changes_since(self._cursor)
         self._marks.update(news.marks)
         for each in news.marks:  # a row may be gone and its mark withdrawn since
             self._there.pop(each, None)
         self._there.update(news.versions)
         self._cursor = news.cursor
 
-    def _note_progress(self, plan: MergePlan, moving: int, here: Held) -> None:
-        """Update the progress after a step."""
+    def _note_progress(self, plan: MergePlan, moving: int, here: FileVersions) -> None:
+        """Update `progress` by the work of a plan."""
         kept = sum(each in here and here[each].sha256 == hash_ for each, hash_ in self._kept_here.items())
         behind = moving + len(plan.take_away) + len(plan.marks_to_send)
         at = self.progress.at if behind else time.time()
         self.progress = SyncState(behind, kept, len(self._refused), at)
 
-    async def _pull(self, ids: Sequence[str], here: Held) -> None:
-        """Fetch files and write them here."""
+    async def _pull(self, ids: Sequence[str], here: FileVersions) -> None:
+        """Fetch files and write them here; remember rows that are no valid files."""
         fetched = await self._rows.fetch(ids)
         fresh = {each: carried for each, carried in fetched.items() if each not in here}
         done = [await self._folder.write(fresh)] if fresh else []
@@ -183,16 +183,16 @@ class Replication:
         # Rows that are too large for a file are not fetched.
         refused = {each for one in done for each in one.refused} | set(ids) - fetched.keys()
         self._refused |= {each: self._there[each].sha256 for each in refused}
-        await self._met(combined_result(done).ids)
+        await self._record_common(combined_result(done).ids)
 
-    async def _resolve(self, memory_id: str, here: Held) -> None:
-        """Resolve a file that changed on both sides, the same way on every machine; it is sent later."""
+    async def _resolve(self, memory_id: str, here: FileVersions) -> None:
+        """Merge a file that changed on both sides, the same way on every machine, and write it here."""
         theirs = (await self._rows.fetch([memory_id])).get(memory_id)
         ours = (await self._folder.read([memory_id])).get(memory_id)
         if theirs is None or ours is None:
             return
         try:
-            end = resolved(memory_id, self.owner[0], ours.data, theirs.data)
+            end = resolution_of(memory_id, self.owner[0], ours.data, theirs.data)
         except MemoryFormatError:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
@@ -201,10 +201,10 @@ class Replication:
         kept = await self._folder.rewrite(
             memory_id, CarriedFile(end.data, ours.facts), here[memory_id].sha256
         )
-        await self._met(kept.ids)  # so that the current file counts as changed
+        await self._record_common(kept.ids)  # so that the current file counts as changed
 
-    async def _push(self, ids: Sequence[str], here: Held) -> None:
-        """Send files; the next step handles those that another machine wrote first."""
+    async def _push(self, ids: Sequence[str], here: FileVersions) -> None:
+        """Send files as rows; remember those that may not leave."""
         found = await self._folder.read(ids)
         changes = {
             each: FileChange(carried, here[each], self._there[each].sha256 if each in self._there else "")
@@ -217,16 +217,16 @@ class Replication:
         taken = await self._rows.push(changes) if changes else PushResult()
         self._kept_here |= {each: here[each].sha256 for each in taken.refused}
         self._there |= {each: here[each] for each in taken.ids}
-        await self._met(taken.ids)
+        await self._record_common(taken.ids)
 
-    async def _met(self, ids: Collection[str]) -> None:
-        """Record files that both sides have now."""
+    async def _record_common(self, ids: Collection[str]) -> None:
+        """Record that both sides have the same files of these ids."""
         hashes = {each: self._there[each].sha256 for each in ids if each in self._there}
         await self._replicas.met(self.owner, hashes)
 
 
 def combined_result(several: Sequence[PushResult]) -> PushResult:
-    """Return the sum of partial results."""
+    """Return one result with the ids of several."""
     return PushResult(
         frozenset().union(*(each.ids for each in several)),
         frozenset().union(*(each.refused for each in several)),
@@ -234,6 +234,6 @@ def combined_result(several: Sequence[PushResult]) -> PushResult:
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield the items in batches."""
+    """Yield the items in order, at most AT_ONCE together."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]

@@ -21,26 +21,26 @@ _ADMINISTRATOR = "only the owner of the tables who has CREATEROLE, or a superuse
 
 
 class RowOwner(msgspec.Struct, frozen=True, order=True):
-    """Owner of rows: a user or an agent, or the organization, whose id is ""."""
+    """Owner of rows: a user, an agent, or the organization, which has the id ""."""
 
     scope: Scope
     id: str = ""
 
 
 def owner(scope: str, id_: str = "") -> RowOwner:
-    """Return the owner for a scope. Raises ValueError for an unknown scope."""
+    """Return the RowOwner for the name of a scope and an id. Raises ValueError for an unknown scope."""
     return RowOwner(Scope(scope), id_)
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A login role and the owners of its rows."""
+    """A login role with a grant, and the owners of the rows that it may use."""
 
     role: str
     owners: tuple[RowOwner, ...]
 
 
 async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
-    """Give a role access to the rows of these owners.
+    """Let a login role use the rows of these owners; create the group roles that are missing.
 
     Raises SharedError, also for a role that bypasses row level security.
     """
@@ -50,8 +50,9 @@ async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -
 
 
 async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
+    """Create missing group roles, and make the login role a member of the owners' and the members'."""
     async with connection.transaction():
-        members = await _members(connection)
+        members = await _members_role(connection)
         await _create_role(connection, members, "forged: members")
         await refresh_members(connection)
         await _add_member(connection, members, role)
@@ -62,13 +63,13 @@ async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) 
 
 
 async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] = ()) -> tuple[RowOwner, ...]:
-    """Take the rows of these owners from the role, or all; return the removed owners.
+    """Take the rows of these owners, or all, from a login role; return the revoked owners.
 
     Raises SharedError.
     """
     with translated(_ADMINISTRATOR):
         gone = await _revoke(connection, role, owners)
-        left = await _owners(connection, role)
+        left = await _owners_of(connection, role)
     if set(gone) & set(left):
         raise SharedError(
             f"another administrator has granted {role} what is still there: revoke it as that one",
@@ -78,27 +79,30 @@ async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] =
 
 
 async def _revoke(connection: Connection, role: str, owners: Sequence[RowOwner]) -> tuple[RowOwner, ...]:
-    had = await _owners(connection, role)
+    """Remove a login role from the roles of owners, and without any left from the members' role."""
+    had = await _owners_of(connection, role)
     gone = tuple(owner for owner in had if not owners or owner in owners)
     async with connection.transaction():
         for owner in gone:
-            await _leave(connection, await _role_of(connection, owner), role)
+            await _remove_member(connection, await _role_of(connection, owner), role)
         if len(gone) == len(had):
-            await _leave(connection, await _members(connection), role)
+            await _remove_member(connection, await _members_role(connection), role)
     return gone
 
 
-async def _owners(connection: Connection, role: str) -> tuple[RowOwner, ...]:
-    return next((member.owners for member in await _listed(connection) if member.role == role), ())
+async def _owners_of(connection: Connection, role: str) -> tuple[RowOwner, ...]:
+    """Return the owners of the rows that a role may use."""
+    return next((member.owners for member in await _all_members(connection) if member.role == role), ())
 
 
 async def members(connection: Connection) -> tuple[Member, ...]:
     """Return every role with a grant, sorted by name. Raises SharedError."""
     with translated():
-        return await _listed(connection)
+        return await _all_members(connection)
 
 
-async def _listed(connection: Connection) -> tuple[Member, ...]:
+async def _all_members(connection: Connection) -> tuple[Member, ...]:
+    """Return every login role with a grant, sorted by name."""
     cursor = await connection.execute(_MEMBERS)
     found: dict[str, list[RowOwner]] = {}
     for role, comment in await cursor.fetchall():
@@ -119,9 +123,9 @@ WHERE starts_with(owner.rolname, forged.realm() || '_') AND NOT m.admin_option
 
 
 async def refresh_members(connection: Connection) -> None:
-    """Let the members use all current tables; without any grant it does nothing."""
-    name = await _members(connection)
-    if not await _exists(connection, name):
+    """Grant the members' role its rights on all current tables; without any grant, do nothing."""
+    name = await _members_role(connection)
+    if not await _role_exists(connection, name):
         return
     role, space = sql.Identifier(name), sql.Identifier(await _extension_schema(connection))
     for statement in _PRIVILEGES:
@@ -141,7 +145,7 @@ _READ_ONLY = ("migrations", "models")
 
 
 async def _tables(connection: Connection) -> list[str]:
-    """Return all tables without partitions, which are only used through their table."""
+    """Return the names of all tables of forged, without partitions."""
     cursor = await connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace"
         " AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relname"
@@ -150,7 +154,7 @@ async def _tables(connection: Connection) -> list[str]:
 
 
 async def _require_ordinary(connection: Connection, role: str) -> None:
-    """Raise SharedError for a role that is missing or bypasses row level security."""
+    """Raise SharedError for a role that is missing, inherits nothing or bypasses row level security."""
     cursor = await connection.execute(
         "SELECT rolsuper, rolbypassrls, rolinherit, rolname = (SELECT pg_get_userbyid(nspowner)::text"
         " FROM pg_namespace WHERE nspname = 'forged') FROM pg_roles WHERE rolname = %s",
@@ -176,7 +180,8 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
 
 
 async def _create_role(connection: Connection, name: str, comment: str) -> None:
-    if await _exists(connection, name):
+    """Create a role without login, with a comment, unless it exists."""
+    if await _role_exists(connection, name):
         return
     role = sql.Identifier(name)
     await connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
@@ -184,34 +189,40 @@ async def _create_role(connection: Connection, name: str, comment: str) -> None:
 
 
 async def _add_member(connection: Connection, group: str, role: str) -> None:
+    """Make a role a member of a group role."""
     statement = sql.SQL("GRANT {} TO {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 
 
-async def _leave(connection: Connection, group: str, role: str) -> None:
+async def _remove_member(connection: Connection, group: str, role: str) -> None:
+    """End a role's membership in a group role."""
     statement = sql.SQL("REVOKE {} FROM {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 
 
-async def _members(connection: Connection) -> str:
+async def _members_role(connection: Connection) -> str:
+    """Return the name of the role that all members have."""
     found = await (await connection.execute("SELECT forged.realm() || '_members'")).fetchone()
     assert found is not None
     return str(found[0])
 
 
 async def _role_of(connection: Connection, owner: RowOwner) -> str:
+    """Return the name of the role that opens an owner's rows."""
     cursor = await connection.execute("SELECT forged.role_of(%s, %s)", (str(owner.scope), owner.id))
     found = await cursor.fetchone()
     assert found is not None
     return str(found[0])
 
 
-async def _exists(connection: Connection, role: str) -> bool:
+async def _role_exists(connection: Connection, role: str) -> bool:
+    """Return True if the server has this role."""
     cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
     return await cursor.fetchone() is not None
 
 
 async def _extension_schema(connection: Connection) -> str:
+    """Return the schema of the extension pgvector."""
     cursor = await connection.execute(
         "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace"
         " WHERE extname = 'vector'"

@@ -17,7 +17,7 @@ from forged.files import MemoryStore, Root, Snapshot, parse
 from forged.map import build_chains
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
-from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
+from forged.postgres.merging import PORTABLE_ID, FileVersion, FileVersions, problem_with, version_of
 from forged.postgres.replicating import CarriedFile, PushResult
 from forged.state import Attributes, Rewrite
 from forged.trust import TrustRegistry
@@ -28,7 +28,7 @@ TakeAway = Callable[[RootIndex, tuple[str, ...]], Awaitable[object]]
 
 
 class RootFiles:
-    """Files of one root."""
+    """Files of one root for replication, written as untrusted text by the ordinary writer."""
 
     def __init__(
         self,
@@ -50,13 +50,14 @@ class RootFiles:
         self._paths: dict[str, str] = {}
         self._memories: dict[str, Memory] = {}
 
-    async def look(self) -> Held:
+    async def look(self) -> FileVersions:
+        """Scan the root; return the versions of all counting files with portable ids."""
         snapshot, _ = await self._trust.look(self._root)
-        await asyncio.to_thread(self._take_over, snapshot)
+        await asyncio.to_thread(self._store_snapshot, snapshot)
         return self._held
 
-    def _take_over(self, snapshot: Snapshot) -> None:
-        """Keep the versions, paths and memories of a snapshot."""
+    def _store_snapshot(self, snapshot: Snapshot) -> None:
+        """Store the versions, paths and memories of a snapshot."""
         held, before = {}, self._held
         for memory, sha256 in zip(snapshot.memories, snapshot.hashes, strict=True):
             if PORTABLE_ID.fullmatch(memory.id):
@@ -70,21 +71,24 @@ class RootFiles:
         self._memories = {memory.id: memory for memory in snapshot.memories}
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
+        """Return files of the last scan; those changed since are left out."""
         wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
-        found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
+        found = await asyncio.to_thread(_read_unchanged, MemoryStore(self._root), wanted)
         return {
             each: CarriedFile(data, self._attributes.of(self._root.top, each)) for each, data in found.items()
         }
 
     async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
-        odd = self._odd(files)
-        drafts = [self._draft(each, carried) for each, carried in files.items() if each not in odd]
+        """Write new files; return the ids written, and those of invalid files."""
+        odd = self._invalid_ids(files)
+        drafts = [self._write_request(each, carried) for each, carried in files.items() if each not in odd]
         done = await self._writer.add_all(self._index, drafts)
         ids = [draft.memory.id for draft, end in zip(drafts, done, strict=True) if isinstance(end, Written)]
         return PushResult(frozenset(ids), odd)
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        if odd := self._odd({memory_id: carried}):
+        """Replace a file if it has the hash `expected`; return its id if written or invalid."""
+        if odd := self._invalid_ids({memory_id: carried}):
             return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
         try:
@@ -94,6 +98,7 @@ class RootFiles:
         return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
+        """Forget memories, with one trash entry for each chain."""
         chains, groups = build_chains(tuple(self._memories.values())), dict[str, list[str]]()
         for each in ids:
             groups.setdefault(chains.head(each), []).append(each)
@@ -102,20 +107,23 @@ class RootFiles:
 
     @property
     def _index(self) -> RootIndex:
+        """Return the index of the root."""
         return self._indexer.open(self._root)
 
-    def _odd(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
-        """Return ids of files that are invalid."""
+    def _invalid_ids(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
+        """Return the ids of files that are invalid for their memory."""
         scope = self._root.scope
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 
-    def _draft(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
+    def _write_request(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
+        """Return the request to write a file byte by byte, with its attributes."""
         memory = parse(carried.data, self._root.scope, memory_id)
-        patch = _patch(carried.facts, self._root.scope)
+        patch = _valid_patch(carried.facts, self._root.scope)
         return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)
 
 
-def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+def _read_unchanged(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+    """Return the bytes of files that can be read and have the given hash."""
     found = {}
     for each, (path, sha256) in wanted.items():
         try:
@@ -127,7 +135,7 @@ def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str
     return found
 
 
-def _patch(facts: Facts, scope: str) -> FactsPatch:
-    """Return attributes from elsewhere; none of them if one is invalid."""
+def _valid_patch(facts: Facts, scope: str) -> FactsPatch:
+    """Return a patch with these attributes, or an empty one if any is invalid."""
     patch = patch_of(facts)
     return UNCHANGED if patch.problem(scope) else patch

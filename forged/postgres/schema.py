@@ -24,7 +24,7 @@ _SET = re.compile(r"[a-z][a-z0-9]{0,7}|")
 
 
 def table(scope: Scope, set_name: str = MAIN) -> str:
-    """Return the table of a scope's memories, with its schema."""
+    """Return the qualified name of the table with a scope's memories."""
     return f"{SCHEMA}.{_MEMORIES[scope][0]}{suffix(set_name)}"
 
 
@@ -34,22 +34,22 @@ def owner_column(scope: Scope) -> str:
 
 
 def suffix(set_name: str) -> str:
-    """Return the suffix for the names of a set's tables."""
+    """Return the suffix of a set's table names. Raises ValueError for an invalid set."""
     if not _SET.fullmatch(set_name):
         raise ValueError(f"{set_name!r} names no set of tables")
     return f"_{set_name}" if set_name else ""
 
 
-def nearness(dimension: int) -> str:
-    """Return the indexed expression: half precision, half the size, up to 4,000 numbers.
+def indexed_expression(dimension: int) -> str:
+    """Return the indexed SQL expression: vectors in half precision, for up to 4,000 numbers.
 
-    A statement must order by `{nearness(d)} <=> query::{near_type(d)}`, or the index is not used.
+    Statements must order by `{indexed_expression(d)} <=> query::{indexed_type(d)}`, or the index is unused.
     """
-    return f"(embedding::{near_type(dimension)})"
+    return f"(embedding::{indexed_type(dimension)})"
 
 
-def near_type(dimension: int) -> str:
-    """Return the type of the indexed expression."""
+def indexed_type(dimension: int) -> str:
+    """Return the SQL type of the indexed expression."""
     return f"halfvec({dimension})"
 
 

@@ -28,7 +28,7 @@ from forged.models import EgressGuard, Purpose, sendable
 from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
-from forged.postgres.listening import Listening, OwnerChange
+from forged.postgres.listening import ChangeListener, OwnerChange
 from forged.postgres.pool import Pool
 from forged.postgres.relating import EntityTables, ReachedRow
 from forged.postgres.replaying import FOR_EVER, WRITES, OutboxReplay
@@ -40,10 +40,9 @@ from forged_client.protocol import SharedReport
 
 
 class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Rows nearest to `vector` with all `filters` in their metadata; `vectors`: with their vectors.
+    """Search for the rows nearest to `vector` with all `filters`; `vectors`: return their vectors too.
 
-    `limits` is the number for each scope, `least` the minimum importance; sessions that ended before `now`
-    are left out.
+    `limits`: number by scope, `least`: minimum importance; sessions that ended before `now` are left out.
     """
 
     vector: Vector
@@ -63,11 +62,11 @@ async def recall(
         for scope, owner in owners.items():
             cursors[scope] = connection.cursor(binary=True)
             await cursors[scope].execute(statement(scope, wanted, set_name), values(owner, wanted, scope))
-    return {scope: _rows(scope, await each.fetchall(), wanted) for scope, each in cursors.items()}
+    return {scope: _stored_rows(scope, await each.fetchall(), wanted) for scope, each in cursors.items()}
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
-    """Return the search statement of one scope."""
+    """Return the SQL of a search in one scope."""
     return statements.search(
         scope,
         set_name,
@@ -79,7 +78,7 @@ def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
 
 
 def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
-    """Return the parameters of a search in one scope."""
+    """Return the SQL parameters of a search in one scope."""
     given: dict[str, object] = {
         "owner": owner,
         "vector": wanted.vector,
@@ -94,11 +93,12 @@ def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
 
 
 def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return filters that must be equal as a whole: containing a list or an object does not suffice."""
+    """Return the filters with a list or an object as value, which must be equal as a whole."""
     return {key: value for key, value in filters.items() if isinstance(value, (dict, list, tuple))}
 
 
-def _rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
+def _stored_rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
+    """Return the found rows of a search as values."""
     columns = statements.found_columns(scope, vectors=wanted.vectors)
     return [TABLES[scope].stored(row, columns) for row in found]
 
@@ -112,14 +112,13 @@ _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
 _REFUSED_SHOWN = 10
 PURPOSE = Purpose("shared")
-# Limits for counts of answers.
-_COUNTED = frozenset({Scope.USER, Scope.AGENT})
+_COUNTED = frozenset({Scope.USER, Scope.AGENT})  # rows of these scopes have counts of answers
 
 Clock = Callable[[], datetime]
 
 
 class SharedServer:
-    """The team's server as the daemon uses it; lives in the event loop."""
+    """Searches and durable writes of the team's server, for the daemon; lives in the event loop."""
 
     name = "shared"
 
@@ -133,7 +132,7 @@ class SharedServer:
         daemon: str = "",
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """Take `queue`, that of the rows' model, and `daemon`, the name for others. Raises ConfigError."""
+        """Take `queue`, which embeds rows, and `daemon`, the name that others see. Raises ConfigError."""
         self.scopes = settings.scopes
         self.settings = settings
         self.state = state
@@ -147,7 +146,7 @@ class SharedServer:
         self._problem = ""
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
-        self.listening = Listening(settings, daemon)
+        self.listening = ChangeListener(settings, daemon)
         self.replay = OutboxReplay(
             state,
             settings.model.dimension,
@@ -159,7 +158,7 @@ class SharedServer:
     # --- lifecycle -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Do background work until cancelled."""
+        """Listen, send queued writes and counts, and remove old sessions until cancelled; close the pool."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.listening.run())
@@ -185,18 +184,18 @@ class SharedServer:
         )
 
     def listen(self, on_change: Callable[[OwnerChange], None]) -> Callable[[], None]:
-        """Call back on every change by another daemon, until the returned function is called."""
+        """Register a callback for changes by other daemons; return a function that removes it."""
         return self.listening.listen(on_change)
 
     @contextlib.asynccontextmanager
     async def writer(self, deadline: float) -> AsyncIterator[RowWriter]:
-        """Lend a writer with a connection of the pool. Raises SharedError."""
+        """Lend a RowWriter with a connection of the pool. Raises SharedError."""
         async with self.connection(deadline) as connection:
             yield RowWriter(connection, self.daemon)
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
-        """Lend a connection to a usable server; otherwise the error is about the server, not about a row."""
+        """Lend a connection; record why if the server is unusable. Raises SharedError."""
         is_made = False
         try:
             async with self._pool.connection(deadline) as connection:
@@ -248,7 +247,7 @@ class SharedServer:
         least: float = 0.0,
         tops: tuple[str, ...] = (),
     ) -> list[ReachedRow]:
-        """Return rows of each owner within two steps of entities that a query names, best first.
+        """Return rows within two steps of entities that a query names, best first; record the egress.
 
         Possible names in the query leave this machine and count as egress. Raises SharedError, or
         ProviderError while nothing may leave.
@@ -270,14 +269,14 @@ class SharedServer:
         found = [each for rows in lists for each in rows]
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
 
-    def hit(self, rows: Sequence[Stored]) -> None:
-        """Count rows in an answer; the server gets the counts within seconds, or never."""
+    def count_used(self, rows: Sequence[Stored]) -> None:
+        """Count rows as used in an answer; the server gets the counts within seconds, or never."""
         self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
 
     # --- writes ---------------------------------------------------------------------------------------
 
     async def put(self, rows: Sequence[Stored]) -> None:
-        """Write rows over those with their ids, durably on return.
+        """Redact and embed rows, and write them over those with their ids; durable on return.
 
         Raises SharedError for rows that the server will never accept, StoreError if the queue is full.
         """
@@ -286,7 +285,7 @@ class SharedServer:
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
-            if not await self._sent(lambda writer: writer.put(whole), egress.egress_texts(whole)):
+            if not await self._try_send(lambda writer: writer.put(whole), egress.egress_texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
             elif fills:
                 await self.outbox.add(fills)
@@ -301,7 +300,7 @@ class SharedServer:
         *,
         newest: datetime | None = None,
     ) -> None:
-        """Remove memories for good, durably on return, also from the queue. Raises StoreError.
+        """Remove memories for good, from the server and the queue; durable on return. Raises StoreError.
 
         `newest` is the time of the newest of them, by a clock that may be ahead of this one.
         """
@@ -310,16 +309,16 @@ class SharedServer:
         batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
-            if not await self._sent(lambda writer: writer.remove(batch), ()):
+            if not await self._try_send(lambda writer: writer.remove(batch), ()):
                 await self.outbox.add(spooling.removals(batch))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
-        """Remove all pieces of a document, durably on return, as `remove` does."""
+        """Remove all pieces of a document for good; durable on return, as `remove` is."""
         await self.remove(Scope.ORG, "", (document_id,), kind="document", newest=newest)
 
-    async def _sent(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> bool:
-        """Return True if the server has the write; False if it must be queued."""
+    async def _try_send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> bool:
+        """Send a write; return False if it must be queued, as others are or the server is away."""
         if self.outbox.count(WRITES):
             return False
         try:
@@ -333,7 +332,7 @@ class SharedServer:
         return True
 
     async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
-        """Let the server write. Raises SharedError, or ProviderError while nothing may leave."""
+        """Write to the server and record the egress. Raises SharedError, or ProviderError while paused."""
         await self.egress.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             characters = sum(map(len, texts))
@@ -342,6 +341,7 @@ class SharedServer:
             await write(writer)
 
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
+        """Return rows with all vectors that can be had within five seconds."""
         lacking = without_vector(rows)
         if self.queue is None or not lacking:
             return list(rows)
@@ -355,25 +355,25 @@ class SharedServer:
     # --- upkeep ---------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
-        """Send counts and sweep sessions until cancelled."""
+        """Send counts of answers and remove expired session rows, with pauses, until cancelled."""
         swept_at = 0.0
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
             with contextlib.suppress(SharedError):
-                await self.count()
+                await self.send_counts()
                 if Scope.SESSION in self.scopes and time.monotonic() - swept_at > _SWEEP_EVERY_S:
                     await self.sweep()
                     swept_at = time.monotonic()
 
-    async def count(self) -> None:
-        """Send the counts of answers. Raises SharedError; these counts are lost then."""
+    async def send_counts(self) -> None:
+        """Send the counts of answers to the server. Raises SharedError; these counts are lost then."""
         hits, self._hits = self._hits, Counter()
         if hits:
             async with self.writer(time.monotonic() + _WRITE_S) as writer:
                 await writer.count(hits, self._clock())
 
     async def sweep(self) -> int:
-        """Remove expired rows of all sessions. Raises SharedError."""
+        """Remove expired rows of all sessions; return their number. Raises SharedError."""
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             return await writer.sweep(self._clock())
 

@@ -19,19 +19,19 @@ Waiting = Sequence[tuple[int, Write]]
 
 
 def put(row: Stored) -> Write:
-    """Return the queued write of a row."""
+    """Return the queue entry that writes a row."""
     vector = None if row.vector is None else row.vector.astype("<f4").tobytes()
     data = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
     return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=data)
 
 
 def fill(row: Stored) -> Write:
-    """Return the queued write that adds a row's vector."""
+    """Return the queue entry that adds the missing vector of a row."""
     return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
 
 
 def removals(batch: RemovalBatch) -> list[Write]:
-    """Return the queued writes of a removal."""
+    """Return the queue entries of a removal, one for each id."""
     kind: WriteKind = "document" if batch.kind == "document" else "remove"
     data = msgspec.msgpack.encode((batch.kind, batch.at))
     owner = {"scope": str(batch.scope), "owner": batch.owner}
@@ -39,7 +39,7 @@ def removals(batch: RemovalBatch) -> list[Write]:
 
 
 def row_of(write: Write) -> Stored:
-    """Return the row of a "put"."""
+    """Return the row that a queue entry of the kind "put" writes."""
     fields = msgspec.msgpack.decode(write.row)
     vector = fields["vector"]
     fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
@@ -48,7 +48,7 @@ def row_of(write: Write) -> Stored:
 
 
 def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
-    """Return one batch of several removals with one owner, kind and time."""
+    """Return one removal for queue entries with the same owner, kind and time."""
     kind, at = msgspec.msgpack.decode(writes[0].row, type=tuple[str, datetime])
     ids = tuple(write.id for write in writes)
     first = writes[0]
@@ -57,16 +57,17 @@ def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
     )
 
 
-def together(waiting: Waiting) -> Iterator[Waiting]:
-    """Yield runs of writes that can be sent at once without changing the order."""
-    for _, run in groupby(waiting, key=lambda each: _alike(each[1])):
+def sendable_runs(waiting: Waiting) -> Iterator[Waiting]:
+    """Yield runs of neighbouring queue entries that can be sent at once, in order."""
+    for _, run in groupby(waiting, key=lambda each: _run_key(each[1])):
         yield list(run)
 
 
-def _alike(write: Write) -> tuple[object, ...]:
-    """Return the key of writes that can be sent together."""
+def _run_key(write: Write) -> tuple[object, ...]:
+    """Return the key that queue entries of one run share."""
     return ("put",) if write.kind == "put" else (write.kind, owner_of(write), write.row)
 
 
 def owner_of(write: Write) -> Owner:
+    """Return scope and owner of a queue entry."""
     return Scope(write.scope), write.owner

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 
 from forged.memory import Scope
-from forged.postgres.schema import near_type, nearness, table
+from forged.postgres.schema import indexed_expression, indexed_type, table
 from forged.postgres.tables import TABLES, ScopeTable
 
 CHANNEL = "forged_memories"
@@ -39,7 +39,7 @@ def search(
     nested: int = 0,
     vectors: bool = False,
 ) -> str:
-    """Return the query of one owner's nearest rows, nearest first, then by id.
+    """Return the query of one owner's nearest rows, sorted by distance, then by id.
 
     `filters`: rows must contain all of %(filters)s. `nested`: this number of keys must be equal as a whole,
     as %(key0)s, %(value0)s and so on. `vectors`: with vectors. An index finds more rows than wanted, in half
@@ -48,7 +48,7 @@ def search(
     here = TABLES[scope]
     columns = ", ".join((*here.read, *(["embedding"] if vectors else [])))
     wanted = " AND ".join(_conditions(here, filters=filters, nested=nested))
-    near = f"{nearness(dimension)} <=> %(vector)s::{near_type(dimension)}"
+    near = f"{indexed_expression(dimension)} <=> %(vector)s::{indexed_type(dimension)}"
     return f"""
         SELECT {columns}, embedding <=> %(vector)s AS distance FROM (
             SELECT {", ".join((*here.read, "embedding"))} FROM {table(scope, set_name)}
@@ -57,11 +57,12 @@ def search(
 
 
 def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
-    """Return the names of the columns of `search`."""
+    """Return the column names of the query `search`, in order."""
     return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
 
 
 def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
+    """Return the conditions of the query `search`."""
     wanted = ["embedding IS NOT NULL"]
     if here.owner:
         wanted.append(f"{here.owner} = %(owner)s")
@@ -81,29 +82,29 @@ def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
 
 @cache
 def put_one(scope: Scope, set_name: str = "") -> str:
-    """Write one row over the one with its id, unless it was forgotten."""
+    """Return the statement that writes one row over the one with its id, unless it was forgotten."""
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _put(here, set_name, f"(SELECT {given})")
+    return _upsert(here, set_name, f"(SELECT {given})")
 
 
 @cache
 def put_checked(scope: Scope, set_name: str = "") -> str:
-    """Write one row over the one with its id; the caller holds the lock and has checked it."""
+    """Return the statement that writes one row unchecked; the caller holds the lock and has checked it."""
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _put(here, set_name, f"(SELECT {given})", is_checked=True)
+    return _upsert(here, set_name, f"(SELECT {given})", is_checked=True)
 
 
 @cache
 def put_many(scope: Scope, set_name: str = "") -> str:
-    """Write all rows of the table of `incoming`, as `put_one` does."""
-    return _put(TABLES[scope], set_name, "incoming")
+    """Return the statement that writes all rows of the table `incoming`, as `put_one` does."""
+    return _upsert(TABLES[scope], set_name, "incoming")
 
 
 @cache
 def incoming(scope: Scope, set_name: str = "") -> str:
-    """Create a temporary table of this transaction, to copy rows into."""
+    """Return the statement that creates the temporary table `incoming`, to copy rows into."""
     here = TABLES[scope]
     columns = ", ".join(here.columns)
     return (
@@ -114,34 +115,36 @@ def incoming(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def copy(scope: Scope) -> str:
+    """Return the statement that copies rows into the table `incoming`."""
     return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
 
 
-def _put(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = False) -> str:
+def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = False) -> str:
+    """Return the upsert of the rows `given`; unless `is_checked`, forgotten and older rows are left out."""
     name, columns = table(here.scope, set_name), list(here.columns)
-    changed = [_replaced(column) for column in columns if column not in here.key]
+    changed = [_assignment(column) for column in columns if column not in here.key]
     if here.versions:
         columns.append("changed")
         changed.append("changed = EXCLUDED.changed")
     values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
-    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})"
+    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forbidden_condition(here)})"
     return f"""
         INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
         {"" if is_checked else stays_away}
         ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)}
-        {"" if is_checked else _newer(here)}"""
+        {"" if is_checked else _not_older_condition(here)}"""
 
 
-def _replaced(column: str) -> str:
-    """Return the new value of a column; a vector stays if there is none for the same text."""
+def _assignment(column: str) -> str:
+    """Return the assignment of a column in an upsert; a vector stays while its text is the same."""
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
     return f"embedding = coalesce(EXCLUDED.embedding, {kept})"
 
 
-def _forgotten(here: ScopeTable) -> str:
-    """Return the condition that a row was not forgotten; a removed document may be ingested again."""
+def _forbidden_condition(here: ScopeTable) -> str:
+    """Return the condition that tombstone `f` forbids row `i`; a document may be ingested again."""
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
         return f"f.scope = 'org' AND f.owner = '' AND {named}"
@@ -149,8 +152,8 @@ def _forgotten(here: ScopeTable) -> str:
     return f"{named} AND f.kind <> 'restored'"
 
 
-def _newer(here: ScopeTable) -> str:
-    """Return the condition that a row is newer; of equal ones always the same wins."""
+def _not_older_condition(here: ScopeTable) -> str:
+    """Return the condition that a written row is not older; of equal times the larger hash wins."""
     if not here.versions:
         return ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
@@ -158,7 +161,7 @@ def _newer(here: ScopeTable) -> str:
 
 @cache
 def settle_heads(scope: Scope, set_name: str = "") -> str:
-    """Update which rows of an owner are heads, and return the changed ones."""
+    """Return the statement that updates which rows of an owner are heads and returns changed ids."""
     here = TABLES[scope]
     name = table(scope, set_name)
     return f"""
@@ -171,7 +174,7 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def keep_newest(set_name: str = "") -> str:
-    """Delete all but the newest rows of a session."""
+    """Return the statement that deletes all but the newest rows of a session."""
     name = table(Scope.SESSION, set_name)
     return f"""
         DELETE FROM {name} WHERE session_id = %(owner)s AND id IN (
@@ -181,7 +184,7 @@ def keep_newest(set_name: str = "") -> str:
 
 @cache
 def fill(scope: Scope, set_name: str = "") -> str:
-    """Add a vector to a row without one, unless its text has changed."""
+    """Return the statement that adds a vector to a row without one, unless its text has changed."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return (
@@ -192,7 +195,7 @@ def fill(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def text_of(scope: Scope, set_name: str = "") -> str:
-    """Return the query of a row's text if it has no vector."""
+    """Return the query of a row's text, if the row has no vector."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return f"SELECT content FROM {table(scope, set_name)} WHERE {own}id = %(id)s AND embedding IS NULL"
@@ -213,7 +216,7 @@ UNLINK = """
 
 @cache
 def remove(scope: Scope, set_name: str = "") -> str:
-    """Delete rows of one owner."""
+    """Return the statement that deletes rows of one owner by id."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return f"DELETE FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
@@ -221,7 +224,7 @@ def remove(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def remove_document(set_name: str = "") -> str:
-    """Delete all pieces of a document, and return their ids."""
+    """Return the statement that deletes all pieces of a document and returns their ids."""
     return (
         f"DELETE FROM {table(Scope.ORG, set_name)}"
         " WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"
@@ -230,13 +233,13 @@ def remove_document(set_name: str = "") -> str:
 
 @cache
 def sweep(set_name: str = "") -> str:
-    """Delete expired rows of sessions, which searches already leave out."""
+    """Return the statement that deletes expired session rows, which searches already leave out."""
     return f"DELETE FROM {table(Scope.SESSION, set_name)} WHERE expires_at <= %(now)s"
 
 
 @cache
 def count(scope: Scope, set_name: str = "") -> str:
-    """Add to the number of answers with a row."""
+    """Return the statement that adds to the number of answers with a row."""
     here = TABLES[scope]
     return f"""
         UPDATE {table(scope, set_name)}

@@ -27,7 +27,7 @@ ROOT = "shared"
 
 
 class SharedStore:
-    """Rows of some owners, by scope, for one recall; searched on the server."""
+    """Rows of some owners on the server, as the store of one recall; never written."""
 
     scope = owner = ""
     name = ROOT
@@ -48,14 +48,16 @@ class SharedStore:
         self._rows: dict[tuple[str, str], Stored] = {}
 
     def maps(self) -> tuple[VectorMap, ...]:
+        """Return no maps, as rows are searched on the server."""
         return ()
 
     async def view(self, generation: int, deadline: float) -> View:
+        """Return an empty view, as rows are searched on the server."""
         del generation, deadline
         return View(())
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
-        """Return the rows nearest to a vector, a list for each scope. Raises SharedError."""
+        """Return the rows nearest to a question's vector, a list for each scope. Raises SharedError."""
         assert question.vectors is not None, "without a vector it is not asked"
         assert question.limits is not None, "a recall has limits"
         limits = {scope: question.limits.of[scope] for scope in self._owners}
@@ -67,7 +69,7 @@ class SharedStore:
         ]
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
-        """Return rows reached over entities of a query. Raises SharedError, ProviderError.
+        """Return rows reached over entities of a question. Raises SharedError, ProviderError.
 
         At most half of the result names the query's entities itself.
         """
@@ -76,27 +78,31 @@ class SharedStore:
         )
         asked = [each for each in found if matches_filters(each.row.facts, self._filters, self._least)]
         near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
-        return [self._led_to(each, question) for each in asked if each.hops or each.row.id in near]
+        return [self._ranked_reached(each, question) for each in asked if each.hops or each.row.id in near]
 
     def attributes(self, found: Ranked) -> Facts | None:
+        """Return the attributes of a result's row, None for a result of another store."""
         row = self._row(found)
         return None if row is None else row.facts
 
     def use(self, found: Iterable[Ranked]) -> None:
-        self._shared.hit([row for row in map(self._row, found) if row is not None])
+        """Count results as used in an answer, on the server."""
+        self._shared.count_used([row for row in map(self._row, found) if row is not None])
 
     def _row(self, found: Ranked) -> Stored | None:
+        """Return the row of a result, None for a result of another store."""
         return self._rows.get(found.same) if found.root == ROOT else None
 
     def _ranked(self, row: Stored, key: str | None) -> Ranked:
-        cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory(row)
+        """Return a row as a search result, and remember the row for `attributes` and `use`."""
+        cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory_of_row(row)
         model = comparison_key(key, memory.content)
         found = Ranked(memory, cosine or 0.0, cosine=cosine, root=ROOT, model=model)
         self._rows[found.same] = row
         return found
 
-    def _led_to(self, reached: ReachedRow, question: Question) -> Ranked:
-        """Return a reached row as a search result with its path."""
+    def _ranked_reached(self, reached: ReachedRow, question: Question) -> Ranked:
+        """Return a row that was reached over entities as a search result with its path."""
         found, path = self._ranked(reached.row, question.key), cleaned(reached.path)
         return msgspec.structs.replace(found, score=reached.strength, found_by="entity", path=path)
 
@@ -110,20 +116,21 @@ def stores_of(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SharedStore, ...]:
-    """Return the server as a store of the `named` owners, by scope; none without shared scopes."""
+    """Return the server as one store of the `named` owners' rows; none without shared scopes."""
     known = {**named, Scope.USER: named.get(Scope.USER) or shared.settings.user_id}
     theirs = [scope for scope in scopes if scope in shared.scopes]
     owners = {scope: known.get(scope, "") for scope in theirs if scope is Scope.ORG or known.get(scope)}
     return (SharedStore(shared, owners, wanted, deadline=deadline, tops=tops),) if owners else ()
 
 
-def _memory(row: Stored) -> Memory:
+def _memory_of_row(row: Stored) -> Memory:
+    """Return a row as a memory with cleaned text."""
     is_piece = bool(row.document_id)
     return Memory(
         id=row.id,
         content=cleaned(row.content),
-        created_at=_time(row.created_at),
-        updated_at=_time(row.updated_at or row.created_at),
+        created_at=_time_text(row.created_at),
+        updated_at=_time_text(row.updated_at or row.created_at),
         version=row.version,
         scope=row.scope,
         category=row.category or default_category(row.scope),
@@ -134,7 +141,8 @@ def _memory(row: Stored) -> Memory:
     )
 
 
-def _time(at: datetime | None) -> str:
+def _time_text(at: datetime | None) -> str:
+    """Return a time as text in UTC, "" for None."""
     if at is None:
         return ""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -38,7 +38,7 @@ _MOST_ROUNDS = 10
 
 
 class RootSync:
-    """Synchronization of all shared roots; lives in the event loop."""
+    """Background synchronization of all shared roots with the server; lives in the event loop."""
 
     def __init__(
         self,
@@ -75,22 +75,22 @@ class RootSync:
         return {each.owner: each.progress for each in self._roots.values()}
 
     async def run(self) -> None:
-        """Synchronize until cancelled."""
+        """Synchronize all shared roots until cancelled: after each change, and every half minute."""
         # A forgotten memory may be in no map that would report it.
         self._state.replicas.marked = self._wanted.set
-        ends = (self._shared.listen(self._changed_elsewhere), self._indexer.events.listen(self._changed_here))
+        ends = (self._shared.listen(self._on_server_change), self._indexer.events.listen(self._on_map_change))
         try:
             await self._state.opened()
             while True:
                 self._wanted.clear()
-                again_s = _EVERY_S if await self._round() else _AGAIN_S
-                await _wait(self._wanted, again_s)
+                again_s = _EVERY_S if await self._sync_all() else _AGAIN_S
+                await _wait_until_set(self._wanted, again_s)
         finally:
             for end in ends:
                 end()
 
-    def _changed_elsewhere(self, change: OwnerChange) -> None:
-        """Start a round after a change on the server, if it concerns a root here."""
+    def _on_server_change(self, change: OwnerChange) -> None:
+        """Request a round after a change on the server, if it concerns a root here."""
         if not change.scope:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.progress if scope == change.scope}
@@ -99,22 +99,23 @@ class RootSync:
         if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
-    def _changed_here(self, event: BuildEvent) -> None:
-        """Start a round after a change of a map."""
+    def _on_map_change(self, event: BuildEvent) -> None:
+        """Request a round after a change of the map of a shared root."""
         tops = {root.top for root in self._roots}
-        if event.kind == "swapped" and (event.root in tops or self._is_new(event.root)):
+        if event.kind == "swapped" and (event.root in tops or self._is_agent_root(event.root)):
             self._wanted.set()
 
-    def _is_new(self, top: str) -> bool:
+    def _is_agent_root(self, top: str) -> bool:
+        """Return True if this root belongs to an agent."""
         return root_at(top, self._home).scope is Scope.AGENT
 
-    async def _round(self) -> bool:
-        """Synchronize every root; return True if that was possible."""
+    async def _sync_all(self) -> bool:
+        """Synchronize every root; set `problem`, and return True if there was none."""
         if self._state.problem:  # common state and forgets are unknown
             self.problem = self._state.problem
             return False
         try:
-            await self._find_roots()
+            await self._add_roots()
             if time.monotonic() - self._compared_at > _ALL_EVERY_S:
                 self._compared_at = time.monotonic()
                 for each in self._roots.values():
@@ -129,7 +130,8 @@ class RootSync:
         self.problem = ""
         return True
 
-    async def _find_roots(self) -> None:
+    async def _add_roots(self) -> None:
+        """Add a replication for each shared root that has none."""
         wanted: list[tuple[Root, str]] = []
         if Scope.USER in self._shared.scopes:
             wanted.append((Root(self._home, Scope.USER), self._shared.settings.user_id))
@@ -144,13 +146,14 @@ class RootSync:
 
 
 async def _replicate(replication: Replication) -> None:
-    """Synchronize one root in several steps."""
+    """Synchronize one root in at most ten steps."""
     for _ in range(_MOST_ROUNDS):
         if not await replication.step():
             return
 
 
-async def _wait(wanted: asyncio.Event, at_most_s: float) -> None:
+async def _wait_until_set(wanted: asyncio.Event, at_most_s: float) -> None:
+    """Wait until the event is set, at most so many seconds."""
     try:
         async with asyncio.timeout(at_most_s):
             await wanted.wait()
@@ -159,7 +162,7 @@ async def _wait(wanted: asyncio.Event, at_most_s: float) -> None:
 
 
 class OwnRemovalMarks:
-    """Marks forgets in shared roots for other machines, before the files go."""
+    """Records removals in shared roots for other machines, before the files go."""
 
     def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:
         self._replicas = replicas
@@ -167,10 +170,12 @@ class OwnRemovalMarks:
         self._user_id = user_id
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
+        """Mark memories of a root as removed, `whole` with their chains, if the root is shared."""
         if owner := self._owner(root):
             await self._replicas.mark(owner, ids, "chain" if whole else "version")
 
     async def back(self, root: Root, ids: Collection[str]) -> None:
+        """Mark memories of a root as restored, if the root is shared."""
         if owner := self._owner(root):
             await self._replicas.mark(owner, ids, "restored")
 

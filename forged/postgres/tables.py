@@ -38,7 +38,7 @@ _VERSIONED = (
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
-    """Table of one scope; `owner` is the column of a row's owner, "" if rows belong to everybody.
+    """Columns of one scope's table; `owner` is a row's owner, "" if rows belong to everybody.
 
     `columns` are written, including the owner. `versions`: rows replace one another; a recall sees heads and
     counts its answers.
@@ -56,18 +56,20 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Return the columns of a search."""
+        """Return the columns that a search reads."""
         counted = ("access_count", "last_accessed") if self.versions else ()
         return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
 
     def type_of(self, column: str) -> str:
+        """Return the SQL type of a column."""
         return _TYPES.get(column, "text")
 
     def values(self, row: Stored) -> dict[str, object]:
-        """Return the written values of a row, by column."""
+        """Return the values to write for a row, by column."""
         return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
+        """Return the value to write for a row into a column."""
         field = self._field(column)
         value = getattr(row.facts if field in _FACTS else row, field)
         if column == "metadata":
@@ -77,20 +79,22 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
-        """Return the row for these columns of a search, which may include `distance` and `embedding`."""
+        """Return the row with these values of a search; columns may include `distance` and `embedding`."""
         pairs = zip(columns, found, strict=True)
         fields = {self._field(column): value for column, value in pairs if value is not None}
         if (vector := fields.get("vector")) is not None:
             fields["vector"] = np.asarray(vector.to_numpy(), np.float32)
-        facts = {name: _as_text(fields.pop(name)) for name in _FACTS & fields.keys()}
+        facts = {name: _time_as_text(fields.pop(name)) for name in _FACTS & fields.keys()}
         given: dict[str, Any] = {"scope": self.scope, "owner": ""} | fields
         return Stored(**given, facts=Facts(**facts))
 
     def _field(self, column: str) -> str:
+        """Return the field of a row, or of its attributes, that a column stores."""
         return "owner" if column == self.owner else _FIELDS.get(column, column)
 
 
-def _as_text(value: Any) -> Any:
+def _time_as_text(value: Any) -> Any:
+    """Return a time as text, any other value unchanged."""
     if not isinstance(value, datetime):
         return value
     return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

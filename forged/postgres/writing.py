@@ -30,7 +30,7 @@ Owner = tuple[Scope, str]
 
 
 class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Removed memories of one owner, or all pieces of a document; `at` is the time."""
+    """Removal of memories of one owner, or of all pieces of documents; `at` is its time."""
 
     scope: Scope
     owner: str
@@ -40,7 +40,7 @@ class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowWriter:
-    """Writer with one connection. `name` identifies it for listeners; `set_name` selects the tables."""
+    """Writes and removes rows; `name` identifies it for listeners, `set_name` selects the tables."""
 
     def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:
         self._connection = connection
@@ -52,23 +52,24 @@ class RowWriter:
         last = {(row.scope, row.owner, row.id): row for row in rows}
         for owner, own in groupby(sorted(last.values(), key=_owner), key=_owner):
             for some in _batches(list(own)):
-                await self._put(owner, some)
+                await self._put_of_owner(owner, some)
 
-    async def _put(self, owner: Owner, rows: Sequence[Stored]) -> None:
+    async def _put_of_owner(self, owner: Owner, rows: Sequence[Stored]) -> None:
+        """Write rows of one owner, update heads and entities, and notify listeners, in one transaction."""
         scope, _ = owner
         async with self._connection.transaction():
-            await self._lock(owner, shared=scope == Scope.ORG)
+            await self._lock_owner(owner, shared=scope == Scope.ORG)
             if len(rows) >= COPIED_FROM:
-                await self._copied(scope, rows)
+                await self._copy_rows(scope, rows)
             else:
                 values = [TABLES[scope].values(row) for row in rows]
                 await self._connection.cursor().executemany(statements.put_one(scope, self._set), values)
-            turned = await self._settle(owner)
-            await self._relating(owner).renew([*(row.id for row in rows), *turned])
-            await self._tell(owner)
+            turned = await self._settle_owner(owner)
+            await self._entity_tables(owner).renew([*(row.id for row in rows), *turned])
+            await self._notify(owner)
 
-    async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
-        """Copy many rows through a temporary table."""
+    async def _copy_rows(self, scope: Scope, rows: Sequence[Stored]) -> None:
+        """Write many rows through a temporary table."""
         table, cursor = TABLES[scope], self._connection.cursor()
         await cursor.execute(statements.incoming(scope, self._set))
         async with cursor.copy(statements.copy(scope)) as copy:
@@ -77,8 +78,8 @@ class RowWriter:
                 await copy.write_row(tuple(table.values(row).values()))
         await cursor.execute(statements.put_many(scope, self._set))
 
-    async def _settle(self, owner: Owner) -> list[str]:
-        """Update heads and entities of an owner after a change; return the changed ids."""
+    async def _settle_owner(self, owner: Owner) -> list[str]:
+        """Delete surplus rows of a session, or update heads of an owner; return ids of changed heads."""
         scope, name = owner
         if scope == Scope.SESSION:
             values = {"owner": name, "most": MOST_OF_SESSION}
@@ -89,26 +90,28 @@ class RowWriter:
             return [str(found[0]) for found in await cursor.fetchall()]
         return []
 
-    def _relating(self, owner: Owner) -> EntityTables:
+    def _entity_tables(self, owner: Owner) -> EntityTables:
+        """Return the entity tables of an owner, on this connection."""
         return EntityTables(self._connection, *owner, self._set)
 
     async def remove(self, batch: RemovalBatch) -> None:
-        """Remove rows for good, with tombstones."""
+        """Remove rows and entities, leave tombstones, and notify listeners, in one transaction."""
         owner = (batch.scope, batch.owner)
         ids, values = list(batch.ids), msgspec.structs.asdict(batch)
         values |= {"scope": str(batch.scope), "ids": ids}
         async with self._connection.transaction():
-            await self._lock(owner)
+            await self._lock_owner(owner)
             await self._connection.execute(statements.BURY, values)
             if batch.kind == "document":
-                ids = await self._removed_pieces(batch)
+                ids = await self._remove_pieces(batch)
             else:
                 await self._connection.execute(statements.remove(batch.scope, self._set), values)
-            turned = await self._settle(owner)
-            await self._relating(owner).renew([*ids, *turned])
-            await self._tell(owner)
+            turned = await self._settle_owner(owner)
+            await self._entity_tables(owner).renew([*ids, *turned])
+            await self._notify(owner)
 
-    async def _removed_pieces(self, batch: RemovalBatch) -> list[str]:
+    async def _remove_pieces(self, batch: RemovalBatch) -> list[str]:
+        """Delete all pieces of these documents; return their ids."""
         gone: list[str] = []
         for document in batch.ids:
             values = {"document": document, "at": batch.at}
@@ -117,21 +120,21 @@ class RowWriter:
         return gone
 
     async def text_without_vector(self, scope: Scope, owner: str, memory_id: str) -> str | None:
-        """Return the text of a row that needs a vector, or None."""
+        """Return the text of a row that has no vector, else None."""
         values = {"owner": owner, "id": memory_id}
         cursor = await self._connection.execute(statements.text_of(scope, self._set), values)
         found = await cursor.fetchone()
         return None if found is None else str(found[0])
 
     async def fill(self, scope: Scope, owner: str, memory_id: str, content: str, vector: Vector) -> None:
-        """Add the vector to the row with this text."""
+        """Add a vector to a row that still has this text and no vector; notify listeners."""
         values = {"owner": owner, "id": memory_id, "content": content, "vector": vector}
         async with self._connection.transaction():
             await self._connection.execute(statements.fill(scope, self._set), values)
-            await self._tell((scope, owner))
+            await self._notify((scope, owner))
 
     async def count(self, hits: Mapping[tuple[Scope, str, str], int], at: datetime) -> None:
-        """Add the number of answers to rows, by scope, owner and id."""
+        """Add to the numbers of answers with rows, given by scope, owner and id."""
         for (scope, owner, memory_id), times in sorted(hits.items()):
             values = {"owner": owner, "id": memory_id, "count": times, "at": at}
             await self._connection.execute(statements.count(scope, self._set), values)
@@ -140,31 +143,34 @@ class RowWriter:
         """Remove expired rows of all sessions; return their number."""
         return (await self._connection.execute(statements.sweep(self._set), {"now": now})).rowcount
 
-    async def _lock(self, owner: Owner, *, shared: bool = False) -> None:
+    async def _lock_owner(self, owner: Owner, *, shared: bool = False) -> None:
+        """Take the owner's advisory lock until the commit; `shared`: together with other writers."""
         statement = statements.LOCK_SHARED if shared else statements.LOCK
         await self._connection.execute(statement, {"lock": lock_of(owner)})
 
-    async def _tell(self, owner: Owner) -> None:
-        """Notify listeners of a change."""
+    async def _notify(self, owner: Owner) -> None:
+        """Notify listeners that rows of an owner have changed."""
         await self._connection.execute(statements.NOTIFY, {"payload": payload(owner, self._name)})
 
 
 def _owner(row: Stored) -> Owner:
+    """Return scope and owner of a row."""
     return (row.scope, row.owner)
 
 
 def _batches(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    """Yield rows in order, at most 500 together."""
     for start in range(0, len(rows), _AT_ONCE):
         yield rows[start : start + _AT_ONCE]
 
 
 def owner_digest(owner: str) -> str:
-    """Return the name of an owner for notifications."""
+    """Return the hash that names an owner in notifications."""
     return hashlib.sha256(owner.encode()).hexdigest()[:16]
 
 
 def payload(owner: Owner, name: str) -> str:
-    """Return the payload of a notification: the owner's digest and the writer's name."""
+    """Return the text of a notification: scope, digest of the owner, and name of the writer."""
     scope, whose = owner
     return f"{scope} {owner_digest(whose)} {name}"
 

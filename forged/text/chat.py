@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.text.linear import CJK, LinearFunction, Weights, pieces
+from forged.text.linear import CJK, LinearFunction, Weights, hashed_features
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
 # Longest small talk in characters.
@@ -30,14 +30,14 @@ _MANY_WORDS, _FEW_WORDS = 20, 2
 
 
 class ChatWeights(msgspec.Struct, frozen=True):
-    """Weights and bar of small talk."""
+    """Weights of a linear function for small talk, and the bar that its value must exceed."""
 
     bar: float
     weights: Weights
 
 
 class ChatFile(msgspec.Struct, frozen=True):
-    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
+    """Model file of small talk; `data` is a hash of the training data, `engine` the vectors' model."""
 
     data: str
     engine: str
@@ -46,7 +46,7 @@ class ChatFile(msgspec.Struct, frozen=True):
 
 
 class ChatDetector:
-    """Scores messages as small talk."""
+    """Linear model of small talk, by words or by a message's vector."""
 
     def __init__(self, file: ChatFile) -> None:
         self._bars = file.by_words.bar, file.by_row.bar
@@ -56,17 +56,17 @@ class ChatDetector:
         )
 
     def score(self, text: str, row: Sequence[float] = ()) -> float:
-        """Return the score of small talk above its bar, in nats."""
+        """Return a message's score of small talk, in nats above the bar; `row` is its vector, if known."""
         by_words, by_row = self._bars
         if row:
-            return self._by_row.at(row, (), signs(text)) - by_row
-        return self._by_words.at((), pieces(text), signs(text)) - by_words
+            return self._by_row.value(row, (), signs(text)) - by_row
+        return self._by_words.value((), hashed_features(text), signs(text)) - by_words
 
 
 def is_chat(text: str, row: Sequence[float] = ()) -> bool:
-    """Return True for small talk, by the message's vector if there is one."""
+    """Return True if a message is small talk, by its vector `row` if there is one, else its words."""
     text = text.strip()
-    return 0 < len(text) <= LONGEST and _shipped().score(text, row) > 0
+    return 0 < len(text) <= LONGEST and _shipped_detector().score(text, row) > 0
 
 
 def signs(text: str) -> tuple[float, ...]:
@@ -89,7 +89,7 @@ def signs(text: str) -> tuple[float, ...]:
 
 
 @functools.cache
-def _shipped() -> ChatDetector:
-    """Return the shipped model, read once."""
+def _shipped_detector() -> ChatDetector:
+    """Return the detector of the shipped model, read once."""
     with open(FILE, "rb") as file:
         return ChatDetector(msgspec.msgpack.decode(file.read(), type=ChatFile))

@@ -39,9 +39,9 @@ _LOOKED_BACK = 40  # characters before a date that are searched for a sentence's
 _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
 
 
-def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
-    """Mark memories of a day or month that `text` names, or the week after; None without any."""
-    named = set(_named(text))  # a pasted log repeats the same day often
+def named_time_mask(text: str, created: Seconds) -> NDArray[np.bool_] | None:
+    """Return a mask of creation times on days that `text` names, or a week after; None without any."""
+    named = set(_named_dates(text))  # a pasted log repeats the same day often
     known = created[created > 0] if named else created[:0]
     if not len(known):
         return None
@@ -51,13 +51,13 @@ def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
     hit = np.zeros(len(created), np.bool_)
     for year, month, day in named:
         for each in (year,) if year else (1969 + years).tolist():
-            start, end = _span(each, month, day)
+            start, end = _days_of_date(each, month, day)
             hit |= (days >= start) & (days <= end + _LATE_DAYS)
     hit &= created > 0
     return hit
 
 
-def _named(text: str) -> Iterator[tuple[int, int, int]]:
+def _named_dates(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield year, month and day of each date in a text; 0 for a missing year or day."""
     for match in _ISO.finditer(text):
         yield int(match[1]), int(match[2]), int(match[3] or 0)
@@ -71,7 +71,7 @@ def _named(text: str) -> Iterator[tuple[int, int, int]]:
             yield year, _MONTHS[match["month"]], day
 
 
-def _span(year: int, month: int, day: int) -> tuple[int, int]:
+def _days_of_date(year: int, month: int, day: int) -> tuple[int, int]:
     """Return first and last day of a date, in days since the epoch; for an invalid day, its month."""
     length = calendar.monthrange(year, month)[1]
     start, end = (day, day) if 1 <= day <= length else (1, length)

@@ -36,16 +36,16 @@ Words = tuple[str, ...]
 
 
 def words_of(text: str) -> Words:
-    """Return the words of a text in order, normalised for comparison."""
+    """Return the words of a text in order, folded so that case and punctuation do not count."""
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).replace("’", "'").casefold()
     plain = unicodedata.normalize("NFKC", plain)  # lower case can add combined forms
     return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
 
 
 def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
-    """Remove sentences, single or adjacent, that hold one of `unwanted` word by word; count them."""
+    """Return a text without sentences that hold one of `unwanted`, and the number removed."""
     said = words_of(text)
-    if not any(_places(said, each) for each in unwanted):
+    if not any(_indexes_of_run(said, each) for each in unwanted):
         return text, 0
     sentences = list(sentences_in(text))
     owner = [number for number, sentence in enumerate(sentences) for _ in words_of(sentence)]
@@ -53,7 +53,7 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
     gone = {
         number
         for each in unwanted
-        for place in _places(said, each)
+        for place in _indexes_of_run(said, each)
         for number in owner[place : place + len(each)]
     }
     return "".join(each for number, each in enumerate(sentences) if number not in gone), len(gone)
@@ -69,8 +69,8 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def says_again(message: str, text: str) -> bool:
-    """Return True if a person's message says a text, in its own words or as a model phrased it."""
-    if _places(words_of(message), words_of(text)):
+    """Return True if a message repeats a text: word by word, or with most of its content words."""
+    if _indexes_of_run(words_of(message), words_of(text)):
         return True
     wanted = set(content_words(text))
     return bool(wanted) and len(wanted & set(content_words(message))) >= _SHARE * len(wanted)
@@ -86,8 +86,8 @@ def sentences_in(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _places(said: Words, wanted: Words) -> list[int]:
-    """Return the indexes at which a run of words begins among others."""
+def _indexes_of_run(said: Words, wanted: Words) -> list[int]:
+    """Return the indexes at which the words `wanted` begin among those `said`."""
     length = len(wanted)
     starts = (at for at, word in enumerate(said) if wanted and word == wanted[0])
     return [at for at in starts if said[at : at + length] == wanted]

@@ -26,8 +26,8 @@ EventKind = Literal[
 ]
 
 
-class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Form of inserted text without tags."""
+class InsertedSpan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Form of text without tags that a harness inserts into a message."""
 
     mark: str
     begins: str = ""
@@ -38,7 +38,7 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Data that a harness sends to its hooks and accepts from them."""
+    """Hook events of a harness, the fields of their input, and limits of the context that it accepts."""
 
     called: str
     events: dict[str, EventKind]
@@ -58,52 +58,52 @@ class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def compacts(self) -> bool:
-        """Return True if it reliably announces that it has compacted a conversation."""
+        """Return True if the harness reliably announces that it has compacted a conversation."""
         return "compacted" in self.events.values() and not self.unsure
 
 
 class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Row of a harness."""
+    """Row of harnesses.toml: tags and texts that one harness inserts, and its hooks."""
 
     name: str
     own: tuple[str, ...] = ()
     pasted: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[InsertedSpan, ...] = ()
     roles: dict[str, Speaker] = {}
     hooks: Hooks | None = None
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _HarnessesFile(msgspec.Struct, forbid_unknown_fields=True):
     """Contents of harnesses.toml."""
 
     harness: tuple[Harness, ...]
 
 
-def _rows() -> tuple[Harness, ...]:
-    """Read the rows once."""
+def _read_rows() -> tuple[Harness, ...]:
+    """Read the rows of harnesses.toml."""
     with open(os.path.join(os.path.dirname(__file__), "harnesses.toml"), "rb") as file:
-        return msgspec.convert(tomllib.load(file), _File).harness
+        return msgspec.convert(tomllib.load(file), _HarnessesFile).harness
 
 
-ROWS = _rows()
+ROWS = _read_rows()
 SPANS = tuple(dict.fromkeys(span for row in ROWS for span in row.spans))
 HOOKS = {row.hooks.called: row.hooks for row in ROWS if row.hooks is not None}
 ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in row.roles.items()}
 
 
 def tags(*kinds: Kind) -> str:
-    """Return a pattern for tags of these kinds, by first letter, so that other tags fail fast."""
+    """Return a regular expression for tag names of these kinds; other names fail at the first letter."""
     by_letter: dict[str, list[str]] = {}
-    for name in dict.fromkeys(_named(kinds)):
+    for name in dict.fromkeys(_tag_names(kinds)):
         by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))
     letters = "".join(by_letter)
     branches = (f"[{first}{first.upper()}](?i:{'|'.join(rest)})" for first, rest in by_letter.items())
     return f"(?=[{letters}{letters.upper()}])(?:{'|'.join(branches)})"
 
 
-def _named(kinds: tuple[Kind, ...]) -> Iterator[str]:
+def _tag_names(kinds: tuple[Kind, ...]) -> Iterator[str]:
     """Yield the tag names of some kinds."""
     for row in ROWS:
         for kind in kinds:

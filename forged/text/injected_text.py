@@ -44,7 +44,7 @@ _BARE = {"Mn", "Me", "Cf", "Cc"}
 
 
 def quoted(text: str) -> str:
-    """Return all lines of `text`, each after the mark."""
+    """Return all lines of `text`, each after the mark, unable to imitate a part of an injection."""
     plain = text.rstrip()
     if plain and plain.isascii() and plain.isprintable() and not _MAY_OPEN.search(plain):
         return f"{MARK} {plain}"  # one line of visible characters
@@ -53,13 +53,13 @@ def quoted(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return at most `limit` characters of `text` in one line."""
+    """Return at most `limit` characters of `text` in one line, without brackets that could open a tag."""
     line = _visible(_BREAK.sub(" ", text))
     return _without_tags(line if len(line) <= limit else line[: limit - 1] + "…")
 
 
 def label(text: str, limit: int) -> str:
-    """Return `text` in one line without punctuation that an injection uses."""
+    """Return `text` in one line, with `_` for punctuation that an injection uses."""
     return _UNPLAIN.sub("_", one_line(text, limit))
 
 
@@ -69,10 +69,10 @@ def _visible(line: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    """Replace brackets that could open a tag."""
+    """Return text with a bracket in place of each `<` that could open an injection's tag."""
     if not _MAY_OPEN.search(text) or (text.isascii() and "forged" not in text.lower()):
         return text
-    folded = [(letter, place) for place, each in enumerate(text) for letter in _folded(each)]
+    folded = [(letter, place) for place, each in enumerate(text) for letter in _look_alike(each)]
     kept, start = [], 0
     for found in _OPENS.finditer("".join(letter for letter, _ in folded)):
         first, last = folded[found.start(1)][1], folded[found.end(1) - 1][1]
@@ -82,7 +82,7 @@ def _without_tags(text: str) -> str:
 
 
 @lru_cache(4096)
-def _folded(letter: str) -> str:
+def _look_alike(letter: str) -> str:
     """Return the letter that a character looks like; "" for a space or an invisible one."""
     plain = unicodedata.normalize("NFKD", letter).casefold().translate(_ALIKE)
     return "".join(each for each in plain if not (each.isspace() or unicodedata.category(each) in _BARE))
@@ -110,13 +110,13 @@ _Paragraphs = tuple[str, ...]
 
 
 class InjectedText:
-    """Memories injected into one session, prepared for search in many texts."""
+    """Memories injected into one session, prepared to find and remove them in many texts."""
 
     def __init__(self, injected: Collection[str]) -> None:
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
         sentences = set[str]()
         for content in injected:
-            cut_up = _cut_up if len(content) <= _OFTEN_LENGTH else _cut_up.__wrapped__
+            cut_up = _forms_to_find if len(content) <= _OFTEN_LENGTH else _forms_to_find.__wrapped__
             paragraphs, sentence = cut_up(content)
             for flat in paragraphs:
                 self._by_first[flat[0]].add(flat)
@@ -131,7 +131,7 @@ class InjectedText:
         return text, blocks + memories + sentences
 
     def _without_sentences(self, text: str) -> tuple[str, int]:
-        """Remove long memories inside paragraphs."""
+        """Return text without long memories inside paragraphs, and their count."""
         before, text = text[:-_INLINE_WINDOW], text[-_INLINE_WINDOW:]
         flat, count = " ".join(text.split()).lower(), 0
         for sentence in self._inline:
@@ -142,7 +142,7 @@ class InjectedText:
         return before + text, count
 
     def _without_memories(self, text: str) -> tuple[str, int]:
-        """Remove paragraphs that are a memory."""
+        """Return text without paragraphs that are a memory, and the count of memories."""
         if not self._by_first:
             return text, 0
         gaps = [gap.span() for gap in _GAP.finditer(text)]
@@ -153,21 +153,21 @@ class InjectedText:
         kept: list[str] = []
         position = place = count = 0
         while place < len(flat):
-            if length := self._length_at(flat, place):
+            if length := self._memory_length_at(flat, place):
                 kept.append(text[position : bounds[place][0]])
                 position = bounds[place + length - 1][1]
                 count += 1
             place += length or 1
         return ("".join([*kept, text[position:]]), count) if count else (text, 0)
 
-    def _length_at(self, flat: _Paragraphs, place: int) -> int:
+    def _memory_length_at(self, flat: _Paragraphs, place: int) -> int:
         """Return how many paragraphs from `place` on are one memory, or 0."""
         known = self._by_first.get(flat[place], ())
         return max((len(each) for each in known if flat[place : place + len(each)] == each), default=0)
 
 
 def without_blocks(text: str) -> tuple[str, int]:
-    """Return `text` without blocks between markers, and their count; an unpaired marker cuts to the end."""
+    """Return `text` without injected blocks, and their count; an unpaired marker cuts to the end."""
     if TAG not in text.lower():
         return text, 0
     kept: list[str] = []
@@ -187,8 +187,8 @@ def without_blocks(text: str) -> tuple[str, int]:
 
 
 @lru_cache(1024)  # each turn searches all memories of its session
-def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
-    """Return a memory's paragraphs, plain and quoted, and its text inside a paragraph if it is long."""
+def _forms_to_find(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
+    """Return a memory's paragraphs, plain and quoted, and, if it is long, its text inside a paragraph."""
     forms = (content, quoted(content))
     flats = (tuple(filter(None, map(_flat, _GAP.split(form.strip())))) for form in forms)
     sentence = _flat(content).rstrip(".!。！").lower()
@@ -199,5 +199,5 @@ def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
 
 
 def _flat(text: str) -> str:
-    """Return a text with single blanks and without quotation marks."""
+    """Return a text with single blanks and without marks of quotation."""
     return " ".join((_MARKS.sub("", text) if MARK in text else text).split())

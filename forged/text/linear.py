@@ -26,7 +26,7 @@ _WEIGHT = 4.0
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """Shipped function: int16 weights for the vector and int8 for words, each with a step."""
+    """Weights of a linear function as shipped: integers for vector and words, each with a step."""
 
     row: bytes
     row_step: float
@@ -36,7 +36,7 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class LinearFunction:
-    """Linear function of a text, ready to compute."""
+    """Linear function of a text, with decoded weights."""
 
     def __init__(self, weights: Weights) -> None:
         self._row = [number * weights.row_step for number in array("h", weights.row)]
@@ -44,8 +44,8 @@ class LinearFunction:
         self._pieces = array("b", weights.pieces)
         self._step = weights.pieces_step
 
-    def at(self, row: Sequence[float], places: Sequence[int], form: Sequence[float]) -> float:
-        """Return its value for a text's vector, the indexes of its words, and its features.
+    def value(self, row: Sequence[float], places: Sequence[int], form: Sequence[float]) -> float:
+        """Return the value, in nats, for a text's vector, the indexes of its words, and its form.
 
         Raises ValueError for a vector of another size than in training.
         """
@@ -55,23 +55,23 @@ class LinearFunction:
         if self._pieces and places:
             if (size := len(self._pieces)) != SIZE:
                 places = [place % size for place in places]
-            found += sum(map(self._pieces.__getitem__, places)) * self._step * weight(len(places))
+            found += sum(map(self._pieces.__getitem__, places)) * self._step * feature_weight(len(places))
         return found
 
 
-def pieces(text: str) -> tuple[int, ...]:
-    """Return the table indexes of a text's words and parts, each once, in order."""
+def hashed_features(text: str) -> tuple[int, ...]:
+    """Return the table indexes of a text's words, pairs and parts of words, each once, in order."""
     plain = re.sub(r"\s+", " ", re.sub(r"\d", "0", text.lower()))
     return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(plain)}))
 
 
-def weight(count: int) -> float:
-    """Return the weight of each of so many indexes."""
+def feature_weight(count: int) -> float:
+    """Return the weight of each of `count` indexes, so that long and short texts count alike."""
     return _WEIGHT / math.sqrt(count)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield words, pairs and parts of words."""
+    """Yield a text's features as strings: words, pairs, and parts of words."""
     yield from (f"w{part}" for part in _PARTS.findall(text))
     words = _WORDS.findall(text)
     yield from (f"b{first} {second}" for first, second in pairwise(words))

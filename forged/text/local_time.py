@@ -11,7 +11,7 @@ _DAY, _MINUTE = len("2026-01-31"), len("2026-01-31 12:00")
 
 
 def local_time(time: str) -> str:
-    """Return a time of the wire or a file to the minute."""
+    """Return a time of the wire or a file as local time to the minute."""
     try:
         return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -19,10 +19,10 @@ def local_time(time: str) -> str:
 
 
 def local_day(time: str) -> str:
-    """Return the day of a time."""
+    """Return the local day of a time of the wire or a file."""
     return local_time(time)[:_DAY]
 
 
 def day_of(seconds: float, back: int = 0) -> str:
-    """Return the day, as YYYY-MM-DD, so many days before a Unix time."""
+    """Return the local day, as YYYY-MM-DD, so many days before a Unix time."""
     return (datetime.fromtimestamp(seconds).date() - timedelta(days=back)).isoformat()  # noqa: DTZ006 - local

@@ -41,7 +41,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u096
 
 
 def _word_pattern(character: str) -> re.Pattern[str]:
-    """Compile words and identifiers: up to eight runs of `character` with one separator, or C++ and C#."""
+    """Return a pattern of words: up to eight runs of `character` with single separators, or C++ and C#."""
     run = f"{character}{{1,{_RUN}}}"
     return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
 
@@ -51,14 +51,14 @@ _ASCII_WORD = _word_pattern("[A-Za-z0-9]")
 
 # Such a class takes 3 ms to compile, so each pattern has one, compiled when needed.
 @cache
-def _wide_word() -> re.Pattern[str]:
-    """Compile words of any script, for text without paired characters."""
+def _wide_word_pattern() -> re.Pattern[str]:
+    """Return a pattern of words in any script, for text without paired characters."""
     return _word_pattern(rf"(?:[^\W_]|[{_MARKS}])")
 
 
 @cache
-def _paired_run() -> re.Pattern[str]:
-    """Compile runs of paired characters."""
+def _paired_run_pattern() -> re.Pattern[str]:
+    """Return a pattern of runs of paired characters."""
     return re.compile(f"[{_PAIRED}]+")
 
 
@@ -85,8 +85,8 @@ def terms(text: str) -> Terms:
     return np.frombuffer(b"".join(map(_known.__getitem__, text.split())), np.uint32)
 
 
-class _Known(dict[str, bytes]):
-    """Cache of terms by chunk of text, at most twice `_KEPT`; thread-safe."""
+class _TermsCache(dict[str, bytes]):
+    """Cache of hashed terms by chunk of text, of at most twice `_KEPT` chunks; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Known(dict[str, bytes]):
 
     def __missing__(self, chunk: str) -> bytes:
         if (found := self._older.get(chunk)) is None:
-            found = _chunk(chunk)
+            found = _terms_of_chunk(chunk)
         if len(chunk) <= _KEPT_LENGTH:
             if len(self) >= _KEPT:
                 self._older = self.copy()
@@ -103,30 +103,30 @@ class _Known(dict[str, bytes]):
         return found
 
 
-_known = _Known()
+_known = _TermsCache()
 
 
-def _chunk(chunk: str) -> bytes:
-    """Return the terms of an ASCII chunk."""
+def _terms_of_chunk(chunk: str) -> bytes:
+    """Return the hashed terms of a chunk without white space."""
     if not chunk.isascii():
-        return _wide_chunk(chunk)
+        return _terms_of_wide_chunk(chunk)
     if chunk.isalpha() and len(chunk) <= _RUN:
         return _word(chunk)
     words = _ASCII_WORD.findall(chunk)
     return _word(chunk) if words == [chunk] else b"".join(map(_known.__getitem__, words))
 
 
-def _wide_chunk(chunk: str) -> bytes:
-    """Return the terms of a chunk with other scripts."""
-    paired = _paired_run()
-    words = _wide_word().findall(paired.sub(" ", chunk))
+def _terms_of_wide_chunk(chunk: str) -> bytes:
+    """Return the hashed terms of a chunk with other scripts."""
+    paired = _paired_run_pattern()
+    words = _wide_word_pattern().findall(paired.sub(" ", chunk))
     runs = paired.findall(chunk)  # a single character is its own term
     pairs = chain.from_iterable(map("".join, pairwise(run)) if len(run) > 1 else run for run in runs)
     return b"".join((*map(_word, words), *map(_packed, pairs)))
 
 
 def _word(word: str) -> bytes:
-    """Return the terms of a word or identifier; none for a stop word."""
+    """Return the hashed terms of a word or identifier; none for a stop word."""
     lower = word.lower()
     if lower in STOP_WORDS:
         return b""
@@ -141,30 +141,31 @@ def _word(word: str) -> bytes:
         return b"" if lower in STOP_WORDS else _stemmed(lower)
     # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are different numbers.
     name = lower.translate(_JOINERS)
-    return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_part, parts)))
+    return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_terms_of_part, parts)))
 
 
-def _part(part: str) -> bytes:
-    """Return the terms of an identifier's part, which may be a word elsewhere."""
+def _terms_of_part(part: str) -> bytes:
+    """Return the hashed terms of an identifier's part, which may be a word elsewhere."""
     part = part.lower()
     return _known[part] if part.isascii() and part.isalpha() else _stemmed(part)
 
 
 def _stemmed(word: str) -> bytes:
-    """Return the terms of a word's stem."""
+    """Return the hashed terms of a word's stem."""
     with _stemmer_lock:
         stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
     return _packed(stem)
 
 
 def _packed(stem: str) -> bytes:
-    """Return a stem and, for a word of letters, its beginning."""
+    """Return the hashes of a stem and, for a word of letters, its beginning."""
     if len(stem) < _BEGINNING or not (stem.isascii() and stem.isalpha()):
         return _ONE(_hash(stem))
     return _TWO(_hash(stem), _hash(stem[:_BEGINNING]) | 1)
 
 
 def _hash(term: str) -> int:
+    """Return the 32-bit hash of a stem, with the lowest bit 0."""
     return zlib.crc32(term.encode("utf-8", "surrogatepass")) & ~1
 
 
@@ -182,6 +183,6 @@ def distinct(terms: Terms) -> Terms:
 
 
 def are_stems(terms: Terms) -> NDArray[np.bool_]:
-    """Mark the terms that are stems or pairs; the others are beginnings."""
+    """Return a mask of the terms that are stems or pairs; the others are beginnings."""
     stems: NDArray[np.bool_] = (terms & 1) == 0
     return stems

@@ -41,14 +41,14 @@ _CODE = re.compile(
 
 # Compiled when needed: there are 44 openings, which take 8 ms, and few texts have one.
 @cache
-def _closing(opening: str) -> re.Pattern[str]:
-    """Compile the end of a code block with this opening."""
+def _fence_end_pattern(opening: str) -> re.Pattern[str]:
+    """Return the pattern of the end of a code block with this opening."""
     return re.compile(rf"^[ \t>]*{opening[0]}{{{len(opening)},}}[ \t\r]*$", re.MULTILINE)
 
 
 @cache
-def _closing_ticks(opening: str) -> re.Pattern[str]:
-    """Compile the end of inline code: the next run of as many backticks, or the line's end."""
+def _ticks_end_pattern(opening: str) -> re.Pattern[str]:
+    """Return the pattern that ends inline code: the next run of as many backticks, or the line's end."""
     return re.compile(rf"(?<!`)`{{{len(opening)}}}(?!`)(?P<glued>\w)?|\n")
 
 
@@ -58,31 +58,32 @@ _BEGINNINGS = {
 }
 
 
-class _Tag(msgspec.Struct, gc=False):
-    """Opener, with the closer that balances it (or None), or a closer."""
+class _MarkupTag(msgspec.Struct, gc=False):
+    """Tag in a text: an opener, with the closer that balances it or None, or a closer."""
 
     name: str
     start: int
     end: int
     kind: Kind = "tools"
     opens: bool = False
-    closer: _Tag | None = None
+    closer: _MarkupTag | None = None
 
 
 def without_tool_text(text: str, speaker: Speaker = "user") -> str:
-    """Return what was said, in linear time; thoughts are searched in an assistant's text only."""
-    tags = _tags(text, speaker) if "<" in text else []
-    if spans := [*_spans(text, speaker)]:
+    """Return text without tool content, insertions and an assistant's thoughts, in linear time."""
+    tags = _find_tags(text, speaker) if "<" in text else []
+    if spans := [*_inserted_spans(text, speaker)]:
         tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin at a tag
     if not tags:
         return text
-    edges = [0, *(edge for cut in _cuts(text, tags) for edge in cut), len(text)]
+    edges = [0, *(edge for cut in _ranges_to_remove(text, tags) for edge in cut), len(text)]
     return "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
-def _tags(text: str, speaker: Speaker) -> list[_Tag]:
-    tags: list[_Tag] = []
-    waiting: defaultdict[str, list[_Tag]] = defaultdict(list)
+def _find_tags(text: str, speaker: Speaker) -> list[_MarkupTag]:
+    """Return the tags of known names in order, openers with their closers."""
+    tags: list[_MarkupTag] = []
+    waiting: defaultdict[str, list[_MarkupTag]] = defaultdict(list)
     closed, no_code = None, _before_any_code(text)
     opaque = depth = 0
     for mark in _MARK.finditer(text):
@@ -93,15 +94,17 @@ def _tags(text: str, speaker: Speaker) -> list[_Tag]:
                 end = text.find("]]>", mark.end())
                 opaque = len(text) if end < 0 else end + 3
             continue
-        if (tag := _tag(mark, speaker)) is None:
+        if (tag := _tag_of(mark, speaker)) is None:
             continue
         tags.append(tag)
         if tag.opens and tag.closer is None:
             waiting[tag.name].append(tag)
             depth += 1
-            if tag.start < no_code and not _is_talk(text, tag):
+            if tag.start < no_code and not _is_mentioned(text, tag):
                 closed = (
-                    {_known(name, speaker)[0] for name in _CLOSER.findall(text)} if closed is None else closed
+                    {_name_and_kind(name, speaker)[0] for name in _CLOSER.findall(text)}
+                    if closed is None
+                    else closed
                 )
                 if tag.name not in closed:
                     break  # it runs to the end of the text
@@ -116,27 +119,28 @@ def _before_any_code(text: str) -> int:
     return min((at for sign in ("`", "~~~") if (at := text.find(sign)) >= 0), default=len(text))
 
 
-def _tag(mark: re.Match[str], speaker: Speaker) -> _Tag | None:
+def _tag_of(mark: re.Match[str], speaker: Speaker) -> _MarkupTag | None:
+    """Return the tag of a match, or None if its name has no meaning in this speaker's text."""
     opens = mark.lastgroup != "closer"
-    name, kind = _known(mark["opener" if opens else "closer"], speaker)
+    name, kind = _name_and_kind(mark["opener" if opens else "closer"], speaker)
     if kind is None:
         return None
-    tag = _Tag(name, mark.start(), mark.end(), kind, opens)
+    tag = _MarkupTag(name, mark.start(), mark.end(), kind, opens)
     if mark.lastgroup == "empty":
         tag.closer = tag
     return tag
 
 
 @lru_cache(1024)
-def _known(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
+def _name_and_kind(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
     """Return the name and kind of a tag."""
     kinds = (kind for kind, names in _NAMES.items() if names.fullmatch(written))
     kind = next((kind for kind in kinds if speaker == "assistant" or kind != "thinking"), None)
     return written.lower().removeprefix("antml:").replace("-", "_"), kind
 
 
-def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
-    """Yield inserted text without tags, as elements with both."""
+def _inserted_spans(text: str, speaker: Speaker) -> Iterator[_MarkupTag]:
+    """Yield inserted text without tags, as an opener and a closer around it."""
     for span, (begins, ends) in _BEGINNINGS.items():
         if span.mark not in text or span.of not in ("", speaker):
             continue
@@ -153,15 +157,15 @@ def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
                 last = ends.search(text, at + len(span.mark)) if span.ends else None
                 behind = last.end() if last else len(text)
                 # An opener in code with its end outside keeps that code prose.
-                yield _Tag("", start, start, opens=True, closer=_Tag("", start, behind))
+                yield _MarkupTag("", start, start, opens=True, closer=_MarkupTag("", start, behind))
             at = text.find(span.mark, behind) if behind >= 0 else -1
 
 
-def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
-    """Return the ranges to remove, in order."""
+def _ranges_to_remove(text: str, tags: Sequence[_MarkupTag]) -> list[tuple[int, int]]:
+    """Return the ranges of a text to remove, in order."""
     cuts: list[tuple[int, int]] = []
     begins: dict[str, int] = {}  # start of the newest cut element by name
-    code, no_code = _Code(text, tags), _before_any_code(text)
+    code, no_code = _CodeAround(text, tags), _before_any_code(text)
     position = 0
     for place, tag in enumerate(tags):
         if tag.start < position:
@@ -170,7 +174,7 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
             position = code_end
             continue
         position = tag.end
-        if tag.opens and tag.closer is None and _is_talk(text, tag, cuts[-1][1] if cuts else 0):
+        if tag.opens and tag.closer is None and _is_mentioned(text, tag, cuts[-1][1] if cuts else 0):
             continue
         start = tag.start
         if tag.opens:
@@ -184,7 +188,7 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
     return cuts
 
 
-def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
+def _is_mentioned(text: str, tag: _MarkupTag, cut_to: int = 0) -> bool:
     """Return True if an unclosed opener is only mentioned; `cut_to` is the end of the last cut."""
     if tag.kind != "tools":
         return bool(text[max(tag.start - 80, cut_to) : tag.start].rpartition("\n")[2].strip(" \t>"))
@@ -193,32 +197,35 @@ def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
     return not text[tag.end : tag.end + 80].lstrip("> \t\r\n").startswith("<")
 
 
-class _Code:
+class _CodeAround:
     """Code spans and blocks around tags; searches only move forward."""
 
-    def __init__(self, text: str, tags: Sequence[_Tag]) -> None:
+    def __init__(self, text: str, tags: Sequence[_MarkupTag]) -> None:
         self._text = text
-        self._tags = tags
+        self._find_tags = tags
         self._closings: dict[re.Pattern[str], re.Match[str] | None] = {}
         self._not_code: set[int] = set()
 
     def end_around(self, place: int, position: int) -> int:
         """Return the end of code that begins after `position` and holds tag number `place`, or 0."""
-        start = self._tags[place].start
+        start = self._find_tags[place].start
         while opening := _CODE.search(self._text, position, start):
-            end = self._end(opening)
+            end = self._end_of_code(opening)
             if end > start and not self._is_left_open(place, end):
                 return end
             position = end if 0 < end <= start else opening.end()
         return 0
 
-    def _end(self, opening: re.Match[str]) -> int:
+    def _end_of_code(self, opening: re.Match[str]) -> int:
         """Return the end of code with this opening, 0 if it has none."""
         fence, ticks = opening["fence"], opening["ticks"]
-        closing = self._next(_closing(fence) if fence else _closing_ticks(ticks), opening.end())
+        closing = self._next_match(
+            _fence_end_pattern(fence) if fence else _ticks_end_pattern(ticks), opening.end()
+        )
         return closing.end() if closing and (fence or closing[0] == ticks) else 0
 
-    def _next(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
+    def _next_match(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
+        """Return the first match of a pattern from `position` on; positions must not decrease."""
         if pattern in self._closings:
             known = self._closings[pattern]
             if known is None or known.start() >= position:
@@ -228,13 +235,15 @@ class _Code:
 
     def _is_left_open(self, place: int, end: int) -> bool:
         """Return True if an element in the code up to `end` is closed outside of code."""
-        while end not in self._not_code and place < len(self._tags) and self._tags[place].start < end:
-            closer = self._tags[place].closer
+        while (
+            end not in self._not_code and place < len(self._find_tags) and self._find_tags[place].start < end
+        ):
+            closer = self._find_tags[place].closer
             if closer is not None and closer.start >= end and not self._is_quoted(closer):
                 self._not_code.add(end)
             place += 1
         return end in self._not_code
 
-    def _is_quoted(self, tag: _Tag) -> bool:
+    def _is_quoted(self, tag: _MarkupTag) -> bool:
         """Return True for a tag between backticks."""
         return self._text[tag.start - 1 : tag.start] == self._text[tag.end : tag.end + 1] == "`"

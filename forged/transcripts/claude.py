@@ -16,22 +16,22 @@ from forged.transcripts.past_session import SessionDraft, TranscriptMessage, sec
 from forged.transcripts.texts import text_of
 
 
-class _Message(msgspec.Struct):
-    """Message of a line."""
+class _ClaudeMessage(msgspec.Struct):
+    """Message in a line of Claude Code."""
 
     content: object = ""
     model: object = ""
 
 
-class _Line(msgspec.Struct, rename="camel"):
-    """Line of the file."""
+class _ClaudeLine(msgspec.Struct, rename="camel"):
+    """Line of a transcript of Claude Code."""
 
     type: str = ""
     subtype: object = ""
     uuid: str = ""
     parent_uuid: str | None = ""
     logical_parent_uuid: str | None = None
-    message: _Message = msgspec.field(default_factory=_Message)
+    message: _ClaudeMessage = msgspec.field(default_factory=_ClaudeMessage)
     timestamp: object = ""
     session_id: object = ""
     cwd: object = ""
@@ -44,15 +44,15 @@ class _Line(msgspec.Struct, rename="camel"):
     entrypoint: object = ""
 
 
-class _Place(msgspec.Struct):
-    """Line in the tree: its parent, its place in the file, and its message."""
+class _TreeLine(msgspec.Struct):
+    """Line in the tree of a transcript: its parent's id, its number in the file, and its message."""
 
     parent: str
     at: int
     messages: TranscriptMessage | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_ClaudeLine).decode
 _SUMMARY = "compact_boundary"
 # Values of `CLAUDE_CODE_ENTRYPOINT` that mean a script.
 _SCRIPTED = ("sdk-cli", "claude-code-github-action")
@@ -60,13 +60,13 @@ _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were 
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session of these lines."""
-    draft, tree, boundary, leaf = SessionDraft(), dict[str, _Place](), -1, ""
+    """Return the session in these lines of Claude Code, by the branch that ends in the newest line."""
+    draft, tree, boundary, leaf = SessionDraft(), dict[str, _TreeLine](), -1, ""
     scripted = set[bool]()
     for at, line in enumerate(draft.decoded(lines, _decode)):
         if not line.uuid or line.is_sidechain:
             continue
-        draft.about(line.session_id, line.cwd, line.version, seconds(line.timestamp))
+        draft.set_once(line.session_id, line.cwd, line.version, seconds(line.timestamp))
         if line.type == "user":
             scripted.add(line.entrypoint in _SCRIPTED)
         if line.is_compact_summary or line.subtype == _SUMMARY:
@@ -74,18 +74,18 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
         parent = line.logical_parent_uuid if line.parent_uuid is None else line.parent_uuid
         # If its parent was skipped, a line continues the line before.
         known = parent if parent is None or parent in tree else leaf
-        tree[line.uuid] = _Place(known or "", at, _message(line))
+        tree[line.uuid] = _TreeLine(known or "", at, _message_of(line))
         leaf = line.uuid
     draft.headless = scripted == {True}  # a person may continue what a script began
-    for place in reversed([*_branch(tree, leaf)]):
+    for place in reversed([*_branch_up(tree, leaf)]):
         if place.messages is not None:
             place.messages.is_new = place.at > boundary
             draft.messages.append(place.messages)
     return draft
 
 
-def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
-    """Yield lines from the leaf up, each once."""
+def _branch_up(tree: dict[str, _TreeLine], leaf: str) -> Iterator[_TreeLine]:
+    """Yield the lines from a leaf up to the root, each once."""
     seen = set[str]()
     while leaf in tree and leaf not in seen:
         seen.add(leaf)
@@ -93,7 +93,8 @@ def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
         leaf = tree[leaf].parent
 
 
-def _message(line: _Line) -> TranscriptMessage | None:
+def _message_of(line: _ClaudeLine) -> TranscriptMessage | None:
+    """Return the message of the person or the model in a line, or None."""
     if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
         return None
     if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:

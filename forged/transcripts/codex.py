@@ -16,8 +16,8 @@ from forged.transcripts.past_session import SessionDraft, TranscriptMessage, sec
 from forged.transcripts.texts import part_text, text_of
 
 
-class _Payload(msgspec.Struct):
-    """Payload of a line."""
+class _CodexPayload(msgspec.Struct):
+    """Payload of a line of Codex."""
 
     type: object = ""
     role: object = ""
@@ -31,51 +31,53 @@ class _Payload(msgspec.Struct):
     internal_chat_message_metadata_passthrough: object = None
 
 
-class _Line(msgspec.Struct):
-    """Line of the file."""
+class _CodexLine(msgspec.Struct):
+    """Line of a transcript of Codex."""
 
     type: str = ""
     timestamp: object = ""
-    payload: _Payload = msgspec.field(default_factory=_Payload)
+    payload: _CodexPayload = msgspec.field(default_factory=_CodexPayload)
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_CodexLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session of these lines."""
+    """Return the session in these lines of Codex."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         said = line.payload
         if line.type == "session_meta" and not draft.session_id:
-            draft.about(said.id, said.cwd, said.cli_version, seconds(said.timestamp))
+            draft.set_once(said.id, said.cwd, said.cli_version, seconds(said.timestamp))
             draft.headless = said.source == "exec"
             # A thread that an agent began has its own source.
             draft.is_other = isinstance(said.source, dict) or said.thread_source not in ("user", None)
         elif line.type == "compacted":
-            draft.summarised()
+            draft.mark_summarised()
         elif line.type == "response_item" and said.type == "message" and said.role in ("user", "assistant"):
             role: Speaker = "user" if said.role == "user" else "assistant"
-            draft.messages.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
+            draft.messages.append(
+                TranscriptMessage(role, _text_without_harness(said), seconds(line.timestamp))
+            )
     return draft
 
 
-def _text(said: _Payload) -> str:
-    """Return the text of a message without harness parts."""
-    origins = _origins(said.internal_chat_message_metadata_passthrough)
+def _text_without_harness(said: _CodexPayload) -> str:
+    """Return a message's text, without parts that the harness put into the person's message."""
+    origins = _part_authors(said.internal_chat_message_metadata_passthrough)
     if said.role != "user" or not isinstance(said.content, list) or len(origins) != len(said.content):
         return text_of(said.content)
     typed = (part for part, origin in zip(said.content, origins, strict=True) if origin in ("user", ""))
     return "\n".join(filter(None, map(part_text, typed)))
 
 
-def _origins(metadata: object) -> list[object]:
-    """Return the author of each part, if the file tells."""
+def _part_authors(metadata: object) -> list[object]:
+    """Return the author of each part of a message, by its metadata; [] without metadata."""
     items = metadata.get("content_item_metadata") if isinstance(metadata, dict) else None
-    return [_origin(item) for item in items] if isinstance(items, list) else []
+    return [_part_author(item) for item in items] if isinstance(items, list) else []
 
 
-def _origin(item: object) -> object:
-    """Return the author of a part."""
+def _part_author(item: object) -> object:
+    """Return the author of a part, by its metadata; "" if unknown."""
     provenance = item.get("provenance") if isinstance(item, dict) else None
     return provenance.get("type", "") if isinstance(provenance, dict) else ""

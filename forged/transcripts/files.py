@@ -24,8 +24,8 @@ class TranscriptError(ForgedError):
 
 @contextmanager
 def opened(path: str, home: str) -> Iterator[BinaryIO]:
-    """Open a file below a harness's folder."""
-    check(path, home)
+    """Open a regular file of this user below `home`, for this context. Raises TranscriptError, OSError."""
+    require_below(path, home)
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
@@ -33,15 +33,15 @@ def opened(path: str, home: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def check(path: str, home: str) -> None:
-    """Raise TranscriptError unless the path is below the folder."""
+def require_below(path: str, home: str) -> None:
+    """Raise TranscriptError unless a path is below `home`, with its links followed."""
     folder = os.path.realpath(home)
     if os.path.commonpath([os.path.realpath(path), folder]) != folder:
         raise TranscriptError("it lies outside of the agent's folder")
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield every line, with an undecodable one in place of one that is too long."""
+    """Yield every line of a file, an undecodable one in place of one that is too long."""
     while line := file.readline(MOST_LINE):
         if line.endswith(b"\n") or len(line) < MOST_LINE:
             yield line
@@ -52,7 +52,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def tail_of(file: BinaryIO, most_bytes: int) -> tuple[Iterable[bytes], bool]:
-    """Return the first line, which identifies the session, and the last ones; and if that is all."""
+    """Return the first line, which names the session, and the last lines; and True if that is all."""
     size = os.fstat(file.fileno()).st_size
     if size <= most_bytes:
         return lines_of(file), True

@@ -11,8 +11,8 @@ from forged.transcripts import claude, codex, gemini, qwen
 from forged.transcripts.past_session import SessionDraft
 
 
-class Format(msgspec.Struct, frozen=True):
-    """Folder and reader of a harness.
+class TranscriptFormat(msgspec.Struct, frozen=True):
+    """Folder, file patterns and reader of a harness's transcripts.
 
     Its folder is `below` the one that its `variable` names, or `folder` of the home directory. `places` are
     patterns of folders and files below that. A harness without `read` has a database.
@@ -30,23 +30,27 @@ class Format(msgspec.Struct, frozen=True):
         return os.path.join(named, self.below) if named else os.path.join(home, self.folder)
 
 
-FORMATS: dict[str, Format] = {
-    "claude": Format(("CLAUDE_CONFIG_DIR",), ".claude", (("projects", "*", "*.jsonl"),), claude.read),
-    "codex": Format(
+FORMATS: dict[str, TranscriptFormat] = {
+    "claude": TranscriptFormat(
+        ("CLAUDE_CONFIG_DIR",), ".claude", (("projects", "*", "*.jsonl"),), claude.read
+    ),
+    "codex": TranscriptFormat(
         ("CODEX_HOME",),
         ".codex",
         (("sessions", "*", "*", "*", "rollout-*.jsonl"), ("archived_sessions", "rollout-*.jsonl")),
         codex.read,
     ),
-    "gemini": Format(
+    "gemini": TranscriptFormat(
         ("GEMINI_CLI_HOME",),
         ".gemini",
         (("tmp", "*", "chats", "session-*.json*"),),
         gemini.read,
         ".gemini",
     ),
-    "qwen": Format(
+    "qwen": TranscriptFormat(
         ("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", (("projects", "*", "chats", "*.jsonl"),), qwen.read
     ),
-    "opencode": Format(("XDG_DATA_HOME",), ".local/share/opencode", (("opencode.db",),), below="opencode"),
+    "opencode": TranscriptFormat(
+        ("XDG_DATA_HOME",), ".local/share/opencode", (("opencode.db",),), below="opencode"
+    ),
 }

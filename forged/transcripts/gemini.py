@@ -19,8 +19,8 @@ _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
 _SUMMARY = "<state_snapshot>"
 
 
-class _Record(msgspec.Struct):
-    """Message of the file."""
+class _GeminiMessage(msgspec.Struct):
+    """Message of a transcript of Gemini CLI."""
 
     id: object = ""
     type: object = ""
@@ -28,14 +28,14 @@ class _Record(msgspec.Struct):
     content: object = ""
 
 
-class _Changes(msgspec.Struct):
-    """Changes to a history."""
+class _GeminiChanges(msgspec.Struct):
+    """Changes to the history in a line of Gemini CLI."""
 
-    messages: list[_Record] = []
+    messages: list[_GeminiMessage] = []
 
 
-class _Line(msgspec.Struct):
-    """Line of the file."""
+class _GeminiLine(msgspec.Struct):
+    """Line of a transcript of Gemini CLI: a message, a history, or a change to it."""
 
     id: object = ""
     type: object = ""
@@ -44,40 +44,40 @@ class _Line(msgspec.Struct):
     session_id: object = msgspec.field(default="", name="sessionId")
     start_time: object = msgspec.field(default="", name="startTime")
     kind: object = "main"
-    messages: list[_Record] = []
-    changes: _Changes = msgspec.field(default_factory=_Changes, name="$set")
+    messages: list[_GeminiMessage] = []
+    changes: _GeminiChanges = msgspec.field(default_factory=_GeminiChanges, name="$set")
     rewind: object = msgspec.field(default=None, name="$rewindTo")
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_GeminiLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session of these lines."""
+    """Return the session in these lines of Gemini CLI, with all changes applied."""
     draft, messages = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:
-            draft.about(line.session_id, "", "", seconds(line.start_time))
+            draft.set_once(line.session_id, "", "", seconds(line.start_time))
             draft.is_other = draft.is_other or line.kind != "main"
         history = [*line.messages, *line.changes.messages]
         if _is_summary(history):
             for each in messages.values():
                 each.is_new = False
-        for record in (*history, _Record(line.id, line.type, line.timestamp, line.content)):
-            _put(messages, record)
+        for record in (*history, _GeminiMessage(line.id, line.type, line.timestamp, line.content)):
+            _put_message(messages, record)
         if isinstance(line.rewind, str):
-            _take_back(messages, line.rewind)
+            _delete_from(messages, line.rewind)
     draft.messages = list(messages.values())
     return draft
 
 
-def _is_summary(history: Sequence[_Record]) -> bool:
-    """Return True for a history that begins with a snapshot."""
+def _is_summary(history: Sequence[_GeminiMessage]) -> bool:
+    """Return True if a message of a history begins with a state snapshot."""
     return any(text_of(each.content).lstrip().startswith(_SUMMARY) for each in history)
 
 
-def _put(messages: dict[str, TranscriptMessage], record: _Record) -> None:
-    """Add a message or replace it."""
+def _put_message(messages: dict[str, TranscriptMessage], record: _GeminiMessage) -> None:
+    """Add a message of the person or the model, or replace the text of the one with its id."""
     role, text = speaker(_SPEAKERS, record.type), text_of(record.content)
     if role is None or not isinstance(record.id, str) or not text.strip():
         return
@@ -87,8 +87,8 @@ def _put(messages: dict[str, TranscriptMessage], record: _Record) -> None:
         messages[record.id] = TranscriptMessage(role, text, seconds(record.timestamp))
 
 
-def _take_back(messages: dict[str, TranscriptMessage], since: str) -> None:
-    """Remove messages from an id on."""
+def _delete_from(messages: dict[str, TranscriptMessage], since: str) -> None:
+    """Delete the messages from an id on; all of them if the id is unknown."""
     ids = list(messages)
     for gone in ids[ids.index(since) if since in messages else 0 :]:
         del messages[gone]

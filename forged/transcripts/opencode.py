@@ -31,8 +31,8 @@ order by id
 _MOST_BYTES = 4 << 20
 
 
-class _Data(msgspec.Struct):
-    """Data of a message or part."""
+class _OpenCodeData(msgspec.Struct):
+    """Data of a message in OpenCode's database."""
 
     role: object = ""
     summary: object = None
@@ -40,44 +40,47 @@ class _Data(msgspec.Struct):
 
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
-    """Open the database read-only. Raises sqlite3.Error."""
+    """Open OpenCode's database read-only, for this context. Raises sqlite3.Error."""
     journal = os.path.exists(f"{path}-wal")
     how = "mode=ro" if journal else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"file:{quote(path)}?{how}", uri=True, timeout=_BUSY_S)) as connection:
         yield connection
 
 
-def listed(path: str, since: float) -> list[tuple[str, float]]:
-    """Return the sessions changed since a time, with the times. Raises sqlite3.Error."""
+def changed_sessions(path: str, since: float) -> list[tuple[str, float]]:
+    """Return the ids of sessions changed since a Unix time, with their times. Raises sqlite3.Error."""
     with opened(path) as connection:
         rows = connection.execute(_SESSIONS, (since * 1000,)).fetchall()
     return [(each, seconds(at)) for each, at in rows if isinstance(each, str)]
 
 
 def read(path: str, session_id: str) -> SessionDraft:
-    """Return a session of the file. Raises sqlite3.Error."""
+    """Return one session of OpenCode's database. Raises sqlite3.Error."""
     draft = SessionDraft(session_id=session_id)
     with opened(path) as connection:
         for directory, version, created, parent in connection.execute(_SESSION, (session_id,)):
-            draft.about(session_id, directory, version, seconds(created))
+            draft.set_once(session_id, directory, version, seconds(created))
             draft.is_other = parent is not None
-        texts = _texts(connection, session_id, draft)
+        texts = _texts_by_message(connection, session_id, draft)
         for message_id, data, at in connection.execute(_MESSAGES, (session_id,)):
             _add_message(draft, data, seconds(at), texts.get(message_id, []))
     return draft
 
 
 def _add_message(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
-    found = _decoded(data, draft)
+    """Add a message to the draft; a summary marks the messages before it."""
+    found = _decoded_data(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:
-        draft.summarised()
+        draft.mark_summarised()
     elif role is not None and texts:
         draft.messages.append(TranscriptMessage(role, "\n".join(texts), at))
 
 
-def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft) -> dict[object, list[str]]:
-    """Return the texts of each message's parts."""
+def _texts_by_message(
+    connection: sqlite3.Connection, session_id: str, draft: SessionDraft
+) -> dict[object, list[str]]:
+    """Return the texts of a session's messages, by message id; count invalid parts as skipped."""
     found: dict[object, list[str]] = {}
     for message_id, data in connection.execute(_PARTS, (session_id, _MOST_BYTES)):
         try:
@@ -90,13 +93,13 @@ def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft)
     return found
 
 
-def _decoded(data: object, draft: SessionDraft) -> _Data:
-    """Decode the data of a row; count one that is invalid."""
+def _decoded_data(data: object, draft: SessionDraft) -> _OpenCodeData:
+    """Return the decoded data of a message; count invalid data as skipped."""
     try:
-        return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_Data)
+        return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_OpenCodeData)
     except NO_LINE:
         draft.skipped += 1
-        return _Data()
+        return _OpenCodeData()
 
 
 def _unquoted(text: str) -> str:

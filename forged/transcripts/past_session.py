@@ -1,7 +1,7 @@
 """Past session of an agent: the prose of the person and the model, in order.
 
 A format reads file lines or database rows into a `SessionDraft` and leaves out other content: tool calls and
-output, thoughts, harness text. `finished` makes a `PastSession` of it. It removes private spans, own
+output, thoughts, harness text. `past_session_of` makes a `PastSession` of it. It removes private spans, own
 injections, tool content in texts, and insertions of harnesses. Nothing is raised.
 """
 
@@ -48,7 +48,7 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Return the estimated tokens."""
+        """Return the estimated tokens of all messages."""
         return estimate(*(each.text for each in self.messages))
 
     @property
@@ -61,7 +61,7 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptMessage(msgspec.Struct):
-    """Message of a file; `is_new`: it is after the newest summary."""
+    """Message of a transcript; `is_new`: it comes after the newest summary."""
 
     role: Speaker
     text: str
@@ -70,7 +70,7 @@ class TranscriptMessage(msgspec.Struct):
 
 
 class SessionDraft(msgspec.Struct):
-    """Session as read so far; `is_other`: it is not between a person and the model."""
+    """Session while it is read; `is_other`: it is not between a person and the model."""
 
     session_id: str = ""
     workspace: str = ""
@@ -81,15 +81,15 @@ class SessionDraft(msgspec.Struct):
     is_other: bool = False
     headless: bool = False
 
-    def about(self, session_id: object, workspace: object, version: object, at: float) -> None:
-        """Store data about the session; the first value counts."""
-        self.session_id = self.session_id or _short(session_id)
-        self.workspace = self.workspace or _short(workspace)
-        self.version = self.version or _short(version)
+    def set_once(self, session_id: object, workspace: object, version: object, at: float) -> None:
+        """Store id, workspace, version and start of the session; the first value of each counts."""
+        self.session_id = self.session_id or _short_text(session_id)
+        self.workspace = self.workspace or _short_text(workspace)
+        self.version = self.version or _short_text(version)
         self.started_at = self.started_at or at
 
     def decoded(self, lines: Iterable[bytes], decode: Callable[[bytes], _Line]) -> Iterator[_Line]:
-        """Yield decodable lines and count the others."""
+        """Yield the lines that can be decoded; count the others as skipped."""
         for raw in lines:
             try:
                 line = decode(raw)
@@ -98,7 +98,7 @@ class SessionDraft(msgspec.Struct):
             else:
                 yield line
 
-    def summarised(self) -> None:
+    def mark_summarised(self) -> None:
         """Mark all messages so far as before a summary."""
         for each in self.messages:
             each.is_new = False
@@ -107,13 +107,13 @@ class SessionDraft(msgspec.Struct):
 _SHORT = 4_096
 
 
-def _short(value: object) -> str:
-    """Return a text of limited length, or ""."""
+def _short_text(value: object) -> str:
+    """Return the value if it is a text of at most 4,096 characters, else ""."""
     return value if isinstance(value, str) and len(value) <= _SHORT and "\0" not in value else ""
 
 
 def seconds(written: object) -> float:
-    """Return an RFC 3339 or millisecond time in Unix seconds; 0 if it is none."""
+    """Return a time, in RFC 3339 or milliseconds, as Unix seconds; 0 if it is none."""
     if isinstance(written, int | float) and not isinstance(written, bool):
         return written / 1000 if 0 < written < 1e14 else 0.0
     try:
@@ -126,15 +126,15 @@ def seconds(written: object) -> float:
 _OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
 
 
-def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastSession:
-    """Return the session of a draft; messages without prose are left out."""
+def past_session_of(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastSession:
+    """Return the session of a draft with its prose only; no messages if no person took part."""
     is_ours = bool(draft.messages) and draft.messages[0].text.lstrip().startswith(_OURS)
     messages = [] if draft.is_other or is_ours else draft.messages
     spans = tuple(open_spans_before((each.role, (each.text,)) for each in messages))
     kept = [
         (Utterance(each.role, text), each)
         for each, open_spans in zip(messages, spans, strict=True)
-        if (text := _said(each, open_spans))
+        if (text := _prose_of(each, open_spans))
     ]
     return PastSession(
         agent=agent,
@@ -158,12 +158,13 @@ def _hides_prompt(messages: Sequence[TranscriptMessage], spans: Sequence[int]) -
         if each.role == "user":
             if not without_private(each.text, open_spans).strip():
                 return True
-            if _said(each, open_spans):
+            if _prose_of(each, open_spans):
                 return False
     return False
 
 
-def _said(each: TranscriptMessage, open_spans: int) -> str:
+def _prose_of(each: TranscriptMessage, open_spans: int) -> str:
+    """Return a message's text without private spans, injections and tool content."""
     if open_spans and each.role == "assistant":
         return ""
     text, _ = without_blocks(without_private(each.text, open_spans))

@@ -17,14 +17,14 @@ from forged.transcripts.texts import speaker, text_of
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
 
-class _Message(msgspec.Struct):
-    """Message of a line."""
+class _QwenMessage(msgspec.Struct):
+    """Message in a line of Qwen Code."""
 
     parts: object = None
 
 
-class _Line(msgspec.Struct, rename="camel"):
-    """Line of the file."""
+class _QwenLine(msgspec.Struct, rename="camel"):
+    """Line of a transcript of Qwen Code."""
 
     type: object = ""
     subtype: object = ""
@@ -33,20 +33,20 @@ class _Line(msgspec.Struct, rename="camel"):
     cwd: object = ""
     version: object = ""
     is_sidechain: bool = False
-    message: _Message = msgspec.field(default_factory=_Message)
+    message: _QwenMessage = msgspec.field(default_factory=_QwenMessage)
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_QwenLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session of these lines."""
+    """Return the session in these lines of Qwen Code."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         at = seconds(line.timestamp)
-        draft.about(line.session_id, line.cwd, line.version, at)
+        draft.set_once(line.session_id, line.cwd, line.version, at)
         if line.subtype == "chat_compression":
-            draft.summarised()
+            draft.mark_summarised()
         role = speaker(_SPEAKERS, line.type)
         if role is not None and not line.is_sidechain:
             draft.messages.append(TranscriptMessage(role, text_of(line.message.parts), at))

@@ -16,14 +16,14 @@ import msgspec
 from forged.transcripts import files, opencode
 from forged.transcripts.files import TranscriptError
 from forged.transcripts.formats import FORMATS
-from forged.transcripts.past_session import PastSession, SessionDraft, finished
+from forged.transcripts.past_session import PastSession, SessionDraft, past_session_of
 
 _MOST_FILES = 100_000
 _PROJECT_BYTES = 4_096
 
 
 class FoundSession(msgspec.Struct, frozen=True):
-    """Session on disk: in its own file, or under its id in a database."""
+    """Session on disk, not read yet: in its own file, or under its id in a database."""
 
     agent: str
     path: str
@@ -41,7 +41,11 @@ def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
     found: list[FoundSession] = []
     for names in row.places:
         for entry in _entries(home, names):
-            found += _of_file(agent, entry, since) if row.read else _of_database(agent, entry, since)
+            found += (
+                _session_of_file(agent, entry, since)
+                if row.read
+                else _sessions_of_database(agent, entry, since)
+            )
             if len(found) >= _MOST_FILES:
                 break
     return sorted(found, key=lambda each: (-each.changed_at, each.path, each.session_id))
@@ -60,16 +64,16 @@ def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: 
     reads = FORMATS[agent].read
     try:
         if reads is None:
-            files.check(path, home)
-            return finished(agent, opencode.read(path, session_id))
+            files.require_below(path, home)
+            return past_session_of(agent, opencode.read(path, session_id))
         with files.opened(path, home) as file:
             lines, is_whole = files.tail_of(file, most_bytes)
             draft = reads(lines)
     except (OSError, ValueError, sqlite3.Error) as error:
         raise TranscriptError(f"it cannot be read: {type(error).__name__}") from error
     if agent == "gemini":
-        _name_workspace(draft, path, home)
-    return finished(agent, draft, is_whole=is_whole)
+        _set_workspace(draft, path, home)
+    return past_session_of(agent, draft, is_whole=is_whole)
 
 
 def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
@@ -86,8 +90,8 @@ def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[FoundSession]:
-    """Yield the session of a file if it changed since a time."""
+def _session_of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[FoundSession]:
+    """Yield the session of a file of this user if it changed since a Unix time."""
     try:
         stat = entry.stat(follow_symlinks=False)
     except OSError:
@@ -96,20 +100,20 @@ def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[Foun
         yield FoundSession(agent, entry.path, stat.st_mtime, stat.st_size)
 
 
-def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[FoundSession]:
-    """Return the sessions of a database that changed since a time."""
+def _sessions_of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[FoundSession]:
+    """Return the sessions of a database that changed since a Unix time; none if it is unreadable."""
     try:
-        listed = opencode.listed(entry.path, since)
+        listed = opencode.changed_sessions(entry.path, since)
     except sqlite3.Error:
         return []
     return [FoundSession(agent, entry.path, at, session_id=session_id) for session_id, at in listed]
 
 
-def _name_workspace(draft: SessionDraft, path: str, home: str) -> None:
-    """Read the workspace from Gemini's file next to the chats."""
+def _set_workspace(draft: SessionDraft, path: str, home: str) -> None:
+    """Set a draft's workspace from Gemini's file next to the chats."""
     note = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
     try:
         with files.opened(note, home) as file:
-            draft.about("", file.read(_PROJECT_BYTES).decode().strip(), "", 0.0)
+            draft.set_once("", file.read(_PROJECT_BYTES).decode().strip(), "", 0.0)
     except (OSError, ValueError, TranscriptError):
         return

@@ -17,7 +17,7 @@ _NOT_SAID = ("thought", "synthetic", "ignored", "functionCall", "functionRespons
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message's content, part by part; other content is left out."""
+    """Return the text of a message's content, a string or parts; other content is left out."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -25,7 +25,7 @@ def text_of(content: object) -> str:
 
 
 def part_text(part: object) -> str:
-    """Return the text of a part, or ""."""
+    """Return the text of a part, or "" if it is no prose."""
     if not isinstance(part, dict) or part.get("type") not in _TEXT_TYPES or any(map(part.get, _NOT_SAID)):
         return ""
     text = part.get("text")
@@ -33,5 +33,5 @@ def part_text(part: object) -> str:
 
 
 def speaker(speakers: Mapping[object, Speaker], word: object) -> Speaker | None:
-    """Return the speaker for a harness's word, None for any other value."""
+    """Return the speaker that a harness's word means, None for any other value."""
     return speakers.get(word) if isinstance(word, str) else None

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from forged.documents import DocumentFile, DocumentText, UnreadFile, found, read, reading
+from forged.documents import DocumentFile, DocumentText, UnreadFile, find_files, read, reading
 from forged.documents.reading import MOST_BYTES
 
 
 def documents(path: str, source: str = "") -> list[DocumentText | UnreadFile]:
-    return [read(each) if isinstance(each, DocumentFile) else each for each in found(path, source)]
+    return [read(each) if isinstance(each, DocumentFile) else each for each in find_files(path, source)]
 
 
 def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(tmp_path):

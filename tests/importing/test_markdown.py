@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.importing.agent_rules import rules
-from forged.importing.basic_memory import note
+from forged.importing.agent_rules import batch_of_rules
+from forged.importing.basic_memory import batch_of_note
 from forged.importing.blocks import lines_of
 from forged.importing.markdown import COMMENT, EMPTY_HEADING, TITLE, TOO_LONG, TOOL_BLOCK, cut
 from forged.importing.values import MOST_CHARS
@@ -184,7 +184,7 @@ def test_a_text_made_to_take_long_takes_no_time(unit):
     began = time.process_time()
 
     cut(text)
-    rules(text, where="x", scope="repo")
-    note(text, where="x", name="x", scope="repo")
+    batch_of_rules(text, where="x", scope="repo")
+    batch_of_note(text, where="x", name="x", scope="repo")
 
     assert time.process_time() - began < 10

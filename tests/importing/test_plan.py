@@ -7,14 +7,14 @@ import unicodedata
 import pytest
 
 from forged.importing import Destination, RepositoryPaths, SkippedItem, plan_items, plan_links
-from forged.importing.values import Item, Link
+from forged.importing.values import ImportItem, ItemLink
 
 FORMS = ["NFC", "NFD"]
 HERE = RepositoryPaths("/w/shop", "shop", {"blog": "/w/blog"})
 
 
 def item(text, where="a:1", **fields):
-    return Item(text=text, where=where, **fields)
+    return ImportItem(text=text, where=where, **fields)
 
 
 def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one():
@@ -92,7 +92,7 @@ def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_sco
             item(
                 "a",
                 keys=("one",),
-                links=(Link("two", "refines"), Link("one", "relates-to"), Link("far", "refines")),
+                links=(ItemLink("two", "refines"), ItemLink("one", "relates-to"), ItemLink("far", "refines")),
             ),
             item("b", where="b:1", keys=("two",)),
             item("c", where="c:1", keys=("far",), scope="user"),

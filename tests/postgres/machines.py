@@ -14,7 +14,7 @@ import msgspec
 from forged.files import parse, relinked, render
 from forged.map import build_chains
 from forged.memory import Memory, utc
-from forged.postgres.merging import FileVersion, Held, version_of
+from forged.postgres.merging import FileVersion, FileVersions, version_of
 from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, Replication
 from forged.state import RemovalMark, Replicas
 from forged.writing.removing import links_over
@@ -79,7 +79,7 @@ class Server:
         self.changes += 1
         return self.changes
 
-    def news(self, since: int) -> RemoteChanges:
+    def changes_since(self, since: int) -> RemoteChanges:
         return RemoteChanges(
             {each: version for each, (_, version, changed) in self.rows.items() if changed > since},
             {each: mark for each, (mark, changed) in self.marks.items() if changed > since},
@@ -111,9 +111,9 @@ class Reached:
     def __init__(self, server: Server, breaking: Breaking) -> None:
         self._server, self._breaking = server, breaking
 
-    async def news(self, since: int) -> RemoteChanges:
+    async def changes_since(self, since: int) -> RemoteChanges:
         self._breaking.call()
-        return self._server.news(since)
+        return self._server.changes_since(since)
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         self._breaking.call()
@@ -247,7 +247,7 @@ class Disk:
         self._machine = machine
         self._call = machine.breaking.call
 
-    async def look(self) -> Held:
+    async def look(self) -> FileVersions:
         self._call()
         return {each: held(data, each) for each, data in self._machine.files.items()}
 

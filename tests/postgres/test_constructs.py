@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.postgres.migrating import statements
+from forged.postgres.migrating import migration_texts
 from tests.support.postgres import MODEL
 
 PACKAGE = Path(__file__).parents[2] / "forged" / "postgres"
@@ -38,7 +38,7 @@ REFUSED = {
 
 
 def sql_of_migrations() -> str:
-    text = "\n".join(statements({"": MODEL, "cjk": MODEL}))
+    text = "\n".join(migration_texts({"": MODEL, "cjk": MODEL}))
     return re.sub(r"--[^\n]*", "", text)
 
 

@@ -26,8 +26,8 @@ async def test_a_row_that_is_counted_stays_on_its_page(database: Database, tmp_p
         await shared.put(rows)
         before = pages()
         for _ in range(3):
-            shared.hit(rows)
-            await shared.count()
+            shared.count_used(rows)
+            await shared.send_counts()
 
         assert len(set(before.values())) > 10
         assert pages() == before

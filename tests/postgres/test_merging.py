@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.files import MAX_FILE_BYTES, parse, render
 from forged.map import build_chains
 from forged.memory import Memory
-from forged.postgres.merging import Resolution, merge_plan, problem_with, resolved, version_of
+from forged.postgres.merging import Resolution, merge_plan, problem_with, resolution_of, version_of
 from forged.state import NEVER_MET, RemovalMark, Replica
 from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
@@ -236,9 +236,9 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
 
 def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however_often():
     one, other = memory("mem_1", "tea", at=5), memory("mem_1", "coffee", at=9)
-    end = resolved("mem_1", "user", one, other)
-    assert end == resolved("mem_1", "user", other, one)
-    assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
+    end = resolution_of("mem_1", "user", one, other)
+    assert end == resolution_of("mem_1", "user", other, one)
+    assert end == resolution_of("mem_1", "user", end.data, one), "one side has written its half already"
     kept, next_to = parse(end.data, "user", "mem_1"), parse(end.second, "user", end.second_id)
     assert (kept.id, kept.content, next_to.id, next_to.content) == ("mem_1", "coffee", end.second_id, "tea")
     assert build_chains([kept, next_to]).concurrent_heads == {next_to.id: (kept.id,)} or build_chains(
@@ -249,7 +249,11 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
     one = memory("mem_1", "tea", older="mem_0")
     other = memory("mem_1", "tea", at=0)
-    assert resolved("mem_1", "user", one, other) == Resolution(one) == resolved("mem_1", "user", other, one)
+    assert (
+        resolution_of("mem_1", "user", one, other)
+        == Resolution(one)
+        == resolution_of("mem_1", "user", other, one)
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,11 @@ async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_next_to_it
         rows = OwnerRows(shared, Scope.USER, "ada", "/home/ada")
         sent = change("mem_1", older="mem_0")
         assert (await rows.push({"mem_1": sent})).ids == {"mem_1"}
-        news = await rows.news(0)
+        news = await rows.changes_since(0)
         assert news.versions == {"mem_1": sent.version}
         assert (await rows.fetch(["mem_1", "mem_2"])) == {"mem_1": sent.carried}
-        assert (await rows.news(news.cursor)).versions == {}
-        assert (await OwnerRows(shared, Scope.USER, "bob", "/home/bob").news(0)).versions == {}
+        assert (await rows.changes_since(news.cursor)).versions == {}
+        assert (await OwnerRows(shared, Scope.USER, "bob", "/home/bob").changes_since(0)).versions == {}
 
 
 async def test_only_who_knows_what_is_there_changes_a_row(database: Database, tmp_path: Path):
@@ -55,10 +55,10 @@ async def test_a_mark_beats_rows_that_come_later_until_a_later_mark(database: Da
         rows = OwnerRows(shared, Scope.USER, "ada", "/home/ada")
         await rows.push({"mem_1": change("mem_1")})
         await rows.mark({"mem_1": RemovalMark(1_000_000, "chain")})
-        assert (await rows.news(0)).versions == {}
+        assert (await rows.changes_since(0)).versions == {}
         assert await rows.push({"mem_1": change("mem_1")}) == PushResult()
         await rows.mark({"mem_1": RemovalMark(999_999, "restored")})
-        assert (await rows.news(0)).marks == {"mem_1": RemovalMark(1_000_000, "chain")}
+        assert (await rows.changes_since(0)).marks == {"mem_1": RemovalMark(1_000_000, "chain")}
         await rows.mark({"mem_1": RemovalMark(1_000_001, "restored")})
         assert (await rows.push({"mem_1": change("mem_1")})).ids == {"mem_1"}
 
@@ -77,7 +77,7 @@ async def test_a_reader_passes_no_row_by_however_many_write_at_once(database: Da
             cursor = 0
             while True:
                 was_over = over.is_set()
-                news = await rows.news(cursor)
+                news = await rows.changes_since(cursor)
                 seen.update({each: version.sha256 for each, version in news.versions.items()})
                 cursor = news.cursor
                 if was_over:

@@ -243,7 +243,7 @@ def failure(reason="unreachable"):
 
 def test_a_server_that_does_not_let_us_in_is_asked_every_half_minute():
     health = ServerHealth()
-    health.failed(failure("refused"))
-    health.failed(failure("refused"))
+    health.record_failure(failure("refused"))
+    health.record_failure(failure("refused"))
 
-    assert health.next_look_s == 30.0
+    assert health.next_probe_s == 30.0

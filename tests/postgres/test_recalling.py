@@ -117,7 +117,7 @@ async def test_a_row_to_which_only_a_thing_leads_comes_with_the_path_and_is_coun
             ]
         )
         reply = await recalled(parts, "What has apollo to do with Policy 7?")
-        await shared.count()
+        await shared.send_counts()
 
     found = {each.id: each for each in reply.memories}
     assert {"mem_stores", "mem_rule"} <= found.keys()

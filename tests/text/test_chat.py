@@ -14,7 +14,7 @@ import pytest
 
 from forged.models import Purpose, split_layers
 from forged.text.chat import FILE, SIGNS, ChatDetector, ChatFile, ChatWeights, is_chat, signs
-from forged.text.linear import Weights, pieces, weight
+from forged.text.linear import Weights, feature_weight, hashed_features
 from tests.support.provider.installed import local_model, needs_onnxruntime
 from tests.training import train_chat
 from tests.training.train_chat import JUDGE, LEARN, Turn, labelled
@@ -68,13 +68,13 @@ def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_wor
 
 
 def test_words_and_vectors_have_weights_and_bars_of_their_own():
-    text, place = "so tired", pieces("so tired")[0]
+    text, place = "so tired", hashed_features("so tired")[0]
     table = array("b", bytes(1 << 14))
     table[place] = 6
     words = ChatWeights(0.25, msgspec.structs.replace(NONE, pieces=table.tobytes(), pieces_step=0.5))
     row = ChatWeights(1.0, msgspec.structs.replace(NONE, row=array("h", [3, -1]).tobytes(), row_step=2.0))
     judge = ChatDetector(ChatFile("", "", words, row))
-    assert judge.score(text) == pytest.approx(3.0 * weight(len(pieces(text))) - 0.25)
+    assert judge.score(text) == pytest.approx(3.0 * feature_weight(len(hashed_features(text))) - 0.25)
     assert judge.score(text, [1.0, 0.5]) == pytest.approx(2.0 * (3.0 - 0.5) - 1.0)
     with pytest.raises(ValueError, match="a row of 3 numbers for one of 2"):
         judge.score(text, [1.0, 2.0, 3.0])
@@ -110,7 +110,7 @@ def test_the_bar_is_what_five_of_a_thousand_reach_of_the_group_that_reaches_more
 
 
 def test_nothing_is_read_before_the_first_message():
-    read = "print(c._shipped.cache_info().currsize)"
+    read = "print(c._shipped_detector.cache_info().currsize)"
     code = f"import forged.text.chat as c; {read}; c.is_chat('hi'); {read}"
     reported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert reported.stdout.split() == ["0", "1"]

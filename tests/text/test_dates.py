@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.text.dates import A_TIME, of_named_time
+from forged.text.dates import A_TIME, named_time_mask
 
 
 def noon(day):
@@ -24,7 +24,7 @@ def made(*days):
 
 def named(text, *days):
     """Those of `days` that a memory made then would be preferred for; None when no time is named."""
-    hit = of_named_time(text, made(*days))
+    hit = named_time_mask(text, made(*days))
     assert hit is None or A_TIME.search(text), "a text that names a time is not taken for one"
     return None if hit is None else [day for day, yes in zip(days, hit, strict=True) if yes]
 
@@ -120,6 +120,6 @@ SECONDS = st.integers(0, noon(date(9999, 12, 31)) + 2 * 86_400)  # an offset may
 def test_any_text_and_any_times_give_an_answer(text, seconds):
     created = np.array(seconds, np.int64)
 
-    hit = of_named_time(text, created)
+    hit = named_time_mask(text, created)
 
     assert hit is None or (hit.shape == created.shape and not hit[created == 0].any())

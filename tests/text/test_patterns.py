@@ -13,10 +13,10 @@ from forged.capture.rules.replacement import replaced_by
 from forged.entities import mentions_in
 from forged.retrieval.values import is_elliptical, only_continues, says_nothing
 from forged.state.forgotten import digest
-from forged.text.dates import _named
+from forged.text.dates import _named_dates
 from forged.text.injected_text import InjectedText, one_line, quoted
 from forged.text.redaction import redact
-from forged.text.same_text import Texts
+from forged.text.same_text import TextIndex
 from forged.text.terms import terms
 from forged.text.tool_markup import without_tool_text
 from forged_client.private_spans import without_private
@@ -118,13 +118,13 @@ READERS = {
     "goes on": only_continues,
     "is_elliptical": is_elliptical,
     "digest": lambda text: digest("/repo", text),
-    "dates": lambda text: [*_named(text)],
+    "dates": lambda text: [*_named_dates(text)],
     "injected": lambda text: InjectedText([text]).cut(text, inline=True),
     "private": without_private,
     "quoted": lambda text: quoted(f"forged {text}"),
     "one line": lambda text: one_line(f"forged {text}", 80),
     "secrets": lambda text: redact(f"API_KEY=Xy1zQ9wRt7LpK2mN8vB3{text}"),
-    "same": lambda text: Texts([text]).has_like("We use PostgreSQL."),
+    "same": lambda text: TextIndex([text]).has_like("We use PostgreSQL."),
     "terms": terms,
     "tools": without_tool_text,
 }

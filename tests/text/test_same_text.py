@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.text.same_text import Texts, content_words, normalised
+from forged.text.same_text import TextIndex, content_words, normalised
 
 
 def alike(one: str, other: str) -> bool:
     """Whether they are alike, which must not depend on which one was there first."""
-    there, back = Texts([one]).has_like(other), Texts([other]).has_like(one)
+    there, back = TextIndex([one]).has_like(other), TextIndex([other]).has_like(one)
     assert there == back
     return there
 
@@ -108,21 +108,21 @@ def test_additions_up_to_a_fifth_are_found_among_many_texts(words, data):
         longer.insert(data.draw(st.integers(0, len(longer))), data.draw(st.sampled_from(["walrus", *words])))
     others = [" ".join(order) for order in itertools.islice(itertools.permutations(words[:5]), 20)]
 
-    assert Texts([*others, " ".join(words)]).has_like(" ".join(longer))
-    assert Texts([*others, " ".join(longer)]).has_like(" ".join(words))
+    assert TextIndex([*others, " ".join(words)]).has_like(" ".join(longer))
+    assert TextIndex([*others, " ".join(longer)]).has_like(" ".join(words))
 
 
 @given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
 def test_every_text_is_like_itself_and_nothing_raises(texts, question):
-    known = Texts(texts)
+    known = TextIndex(texts)
 
     known.has_like(question)
     assert all(map(known.has_like, texts))
-    assert not Texts().has_like(question)
+    assert not TextIndex().has_like(question)
 
 
 def test_the_same_text_is_kept_once():
-    texts = Texts(["use tabs", "Use tabs."])
+    texts = TextIndex(["use tabs", "Use tabs."])
 
     assert len(texts) == 1
 

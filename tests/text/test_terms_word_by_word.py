@@ -144,7 +144,7 @@ def test_a_page_of_the_manual_has_the_terms_that_are_made_word_by_word(page):
 
 
 def test_terms_stay_the_same_when_pieces_are_not_remembered_any_more(monkeypatch):
-    known = module._Known()
+    known = module._TermsCache()
     monkeypatch.setattr(module, "_known", known)
     monkeypatch.setattr(module, "_KEPT", 50)
     texts = [f"Walked{number}, (running) x{number % 7}y said" for number in range(500)]
@@ -157,11 +157,11 @@ def test_terms_stay_the_same_when_pieces_are_not_remembered_any_more(monkeypatch
 
 def test_what_is_met_all_the_time_is_made_once_and_long_pieces_are_not_kept(monkeypatch):
     made = []
-    real = module._chunk
-    known = module._Known()
+    real = module._terms_of_chunk
+    known = module._TermsCache()
     monkeypatch.setattr(module, "_known", known)
     monkeypatch.setattr(module, "_KEPT", 50)
-    monkeypatch.setattr(module, "_chunk", lambda chunk: made.append(chunk) or real(chunk))
+    monkeypatch.setattr(module, "_terms_of_chunk", lambda chunk: made.append(chunk) or real(chunk))
 
     for number in range(400):
         terms(f"walking w{number} {'long' * 7}")

@@ -282,8 +282,8 @@ def test_each_tag_is_looked_at_once(monkeypatch_each, number, piece):
 
 def counted(monkeypatch):
     looks = []
-    tag = tool_markup._tag
-    monkeypatch.setattr(tool_markup, "_tag", lambda mark, speaker: looks.append(1) or tag(mark, speaker))
+    tag = tool_markup._tag_of
+    monkeypatch.setattr(tool_markup, "_tag_of", lambda mark, speaker: looks.append(1) or tag(mark, speaker))
     return looks
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.linear_model import form_features
-from forged.text.linear import SIZE, Weights, pieces, weight
+from forged.text.linear import SIZE, Weights, feature_weight, hashed_features
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
@@ -26,7 +26,7 @@ class Rows:
     """Texts as numbers; `form` gives the signs of one."""
 
     def __init__(self, texts: Sequence[str], vectors: Floats, form: SignsOf = form_features) -> None:
-        places = [np.array(pieces(text), np.intp) for text in texts]
+        places = [np.array(hashed_features(text), np.intp) for text in texts]
         self._set(places, np.array([form(text) for text in texts], np.float32), vectors)
 
     def _set(self, places: list[Places], form: Floats, vectors: Floats) -> None:
@@ -35,7 +35,7 @@ class Rows:
         self._flat = np.concatenate(places)
         self._begins = np.r_[0, np.cumsum(counts)[:-1]]
         self._owners = np.repeat(np.arange(len(places)), counts)
-        self._weights = np.array([[weight(count)] for count in counts], np.float32)
+        self._weights = np.array([[feature_weight(count)] for count in counts], np.float32)
 
     def take(self, which: NDArray[np.intp]) -> Rows:
         other = object.__new__(Rows)

@@ -32,7 +32,7 @@ from forged.capture.rules.pair_model import (
     word_buckets,
 )
 from forged.models import LAYERS
-from forged.text.linear import SIZE, weight
+from forged.text.linear import SIZE, feature_weight
 from tests.training.fitting import Table, least, small
 from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
 from tests.training.train_linear_model import vectors_of
@@ -90,7 +90,7 @@ class Set:
     def table(self, which: NDArray[np.intp]) -> Table:
         places = [self.places[each] for each in which]
         counts = np.array([len(each) for each in places])
-        weights = np.array([[weight(count)] for count in counts], np.float32)
+        weights = np.array([[feature_weight(count)] for count in counts], np.float32)
         begins, owners = np.r_[0, np.cumsum(counts)[:-1]], np.repeat(np.arange(len(places)), counts)
         return Table(np.concatenate(places), begins, owners, weights, SIZE)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from forged.capture.rules.slots import PairSigns, pair_signs
 from forged.models import LAYERS
-from forged.text.linear import CJK, SIZE, weight
+from forged.text.linear import CJK, SIZE, feature_weight
 
 FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
 # Vectors of texts by the local model, float32 as bytes.
@@ -119,7 +119,7 @@ class _LoadedPairLine:
         """Return the scaled sum of the weights of a pair's word features."""
         if not len(self._pieces) or not places:
             return 0.0
-        return float(self._pieces[list(places)].sum()) * weight(len(places))
+        return float(self._pieces[list(places)].sum()) * feature_weight(len(places))
 
 
 def sign_features(newer: str, older: str) -> tuple[float, ...]:

@@ -14,10 +14,10 @@ _HERE = Path(__file__).parent
 
 
 def text(name: str) -> str:
-    """Return a prompt without its final line end. Reads a file: not for the retrieve path."""
+    """Return the prompt NAME.md without its final line end. Reads a file: not for the retrieve path."""
     return (_HERE / f"{name}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
 def template(name: str) -> Template:
-    """Return a prompt with places to fill in; filled-in text is not expanded again."""
+    """Return the prompt NAME.md with places to fill in; filled-in text is not expanded again."""
     return Template(text(name))

@@ -96,11 +96,11 @@ _LONGEST_KEY = 140
 _LOOSE = 20
 
 
-def assigned(found: re.Match[str]) -> tuple[int, int] | None:
-    """Return start and end of the value in the searched text, or None if it is no secret."""
+def assigned_secret(found: re.Match[str]) -> tuple[int, int] | None:
+    """Return start and end of the secret that an ASSIGNMENT match assigns, or None if it is none."""
     text, is_raw = found.string, found.lastgroup == "raw"
     start, stop = found.span(str(found.lastgroup))
-    value = _raw(text, start, start + _LONGEST_KEY) if is_raw else text[start:stop]
+    value = _raw_value(text, start, start + _LONGEST_KEY) if is_raw else text[start:stop]
     value = value.partition(PLACEHOLDER)[0]
     before = text[max(0, found.start() - 80) : found.start()]
     is_loose = is_raw and found["sep"].isspace() and not _is_option(before)
@@ -115,11 +115,11 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
         return None
     if is_raw and is_code(value) and not _is_setting(found, before):
         return None
-    return start, start + len(_raw(text, start, len(text)) if is_raw else value)
+    return start, start + len(_raw_value(text, start, len(text)) if is_raw else value)
 
 
-def kind(found: re.Match[str]) -> str:
-    """Return the shape of an assigned secret."""
+def kind_of_assignment(found: re.Match[str]) -> str:
+    """Return the shape of the secret of an ASSIGNMENT match, in plain words."""
     word = found["word"].lower()
     if word in _COMMON or word == "secret":
         return "token" if word == "token" else "key or secret"
@@ -136,7 +136,8 @@ def _is_setting(found: re.Match[str], before: str) -> bool:
     return found["sep"] == "=" and found["word"].isupper() and not before[-1:].islower()
 
 
-def _raw(text: str, start: int, limit: int) -> str:
+def _raw_value(text: str, start: int, limit: int) -> str:
+    """Return the unquoted value that begins at `start`, up to `limit`, without closing punctuation."""
     found = _RAW.match(text, start, limit)
     return found[0].rstrip(".,;:)]}>|*\\") if found else ""
 
@@ -147,7 +148,7 @@ def _is_option(before: str) -> bool:
 
 
 def _is_telling(found: re.Match[str], before: str, value: str) -> bool:
-    """Return True for a name of a secret, such as `api_key`, not `keyboard` or `token_budget`."""
+    """Return True if the name is that of a secret, such as `api_key`, not `keyboard` or `token_budget`."""
     word, tail, tie = found["word"].lower(), found["tail"], found["sep"].strip()
     if tail[:1].isalpha() and not (tail[0].isupper() and found["word"][-1].islower()):
         return False

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from forged.text.redaction.assignments import NAMES, kind
+from forged.text.redaction.assignments import NAMES, kind_of_assignment
 from forged.text.redaction.shapes import PHRASES, TOKENS, Shape
 from forged.text.redaction.value_form import PLACEHOLDER
 
@@ -26,8 +26,7 @@ INLINE_LENGTH = 16_000
 
 # Characters. No vendor's token is shorter, and few words of prose are longer.
 _LONG = 20
-# A removed secret can reveal another one beside it, found in the next round. More than two rounds are rare;
-# the limit protects the event loop from crafted texts.
+# A removed secret can reveal another one, found in the next round. The limit is for crafted texts.
 _ROUNDS = 8
 
 _PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.has_name for anchor in shape.anchors)
@@ -37,15 +36,15 @@ _BARE = tuple(shape for shape in TOKENS if not shape.anchors)
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """Text without its secrets, their count, and their shapes in plain words."""
+    """Text without its secrets, their number, and their shapes in plain words."""
 
     text: str
     count: int
     shapes: tuple[str, ...] = ()
 
 
-class _Hit(msgspec.Struct, frozen=True, order=True):
-    """Secret that was found: start, end and shape."""
+class _SecretHit(msgspec.Struct, frozen=True, order=True):
+    """Secret that was found in a text: start, end and shape."""
 
     start: int
     stop: int
@@ -57,7 +56,7 @@ def redact(text: str) -> Redacted:
     """Return `text` with the value of each secret replaced; redacting again changes nothing."""
     count, shapes = 0, dict[str, None]()
     for _ in range(_ROUNDS):
-        hits = _hits(text)
+        hits = _all_hits(text)
         if not hits:
             break
         shapes.update(dict.fromkeys(hit.shape for hit in hits))
@@ -73,11 +72,11 @@ def redact(text: str) -> Redacted:
 
 def shapes_in(text: str) -> tuple[str, ...]:
     """Return the shapes of the secrets in a text, in plain words."""
-    return tuple(dict.fromkeys(hit.shape for hit in _hits(text)))
+    return tuple(dict.fromkeys(hit.shape for hit in _all_hits(text)))
 
 
-def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
-    """Return ranges in order; touching ones are merged."""
+def _merged(hits: list[_SecretHit]) -> list[tuple[int, int]]:
+    """Return the ranges of secrets in order; touching ones are merged."""
     merged: list[tuple[int, int]] = []
     for hit in hits:
         if merged and hit.start <= merged[-1][1]:
@@ -87,59 +86,60 @@ def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
     return merged
 
 
-def _hits(text: str) -> list[_Hit]:
-    """Return the secrets of a text, also over breaks, in order."""
-    hits, cuts = list(_found(text)), tuple(_cuts(text))
+def _all_hits(text: str) -> list[_SecretHit]:
+    """Return all secrets of a text, also those broken over lines or strings, in order."""
+    hits, cuts = list(_hits_within(text)), tuple(_breaks(text))
     # A word at the start of a line is read with the line before, and without it.
     readings = dict.fromkeys((cuts, tuple(cut for cut in cuts if not cut.is_before_word)))
-    broken = [hit for each in readings if each for hit in _across(_without(text, each), hits)]
+    broken = [hit for each in readings if each for hit in _hits_across(_join_around(text, each), hits)]
     return sorted(hits + broken)
 
 
-def _across(whole: _Joined, found: list[_Hit]) -> Iterator[_Hit]:
-    """Yield secrets that exist, or are longer, only without a break."""
+def _hits_across(whole: _JoinedText, found: list[_SecretHit]) -> Iterator[_SecretHit]:
+    """Yield secrets that have their shape, or full length, only in the text without breaks."""
     complete = {hit.start for hit in found}
-    for hit in _found(whole.text):
+    for hit in _hits_within(whole.text):
         cuts = whole.crossed(hit.start, hit.stop)
         if not cuts or not all(cut.is_firm or (hit.is_token and not cut.stand_in) for cut in cuts):
             continue
-        start = whole.behind(hit.start)
+        start = whole.start_in_original(hit.start)
         # A token at the end of its line, followed by an ordinary word.
         if cuts[-1].is_firm or not (start in complete and _is_word(whole.tail(hit.stop))):
-            yield _Hit(start, whole.before(hit.stop), hit.shape)
+            yield _SecretHit(start, whole.end_in_original(hit.stop), hit.shape)
 
 
-def _found(text: str) -> Iterator[_Hit]:
-    """Yield secrets within one text."""
+def _hits_within(text: str) -> Iterator[_SecretHit]:
+    """Yield the secrets within a text as it is."""
     # İ is the only letter with a longer lower case, which would shift all indexes.
     folded = text.replace("İ", "i").lower()
     for shape, anchor in _PLAIN:
         if anchor in folded:
-            yield from _matches(shape, anchor, text, folded)
+            yield from _hits_at(shape, anchor, text, folded)
     if [name for name in NAMES if name in folded]:
         for shape, anchor in _NAMED_SHAPES:
             if anchor in folded:
-                yield from _matches(shape, anchor, text, folded)
+                yield from _hits_at(shape, anchor, text, folded)
     long_words = " ".join([word for word in text.split() if len(word) >= _LONG])
     for shape, anchor in _VENDORS if long_words else ():
         if anchor in long_words:
-            yield from _matches(shape, anchor, text, text, is_token=True)
+            yield from _hits_at(shape, anchor, text, text, is_token=True)
     for shape in _BARE if long_words else ():
         if shape.regex.search(long_words):
             spans = filter(None, map(shape.secret, shape.regex.finditer(text)))
-            yield from (_Hit(*span, shape.name, is_token=True) for span in spans)
+            yield from (_SecretHit(*span, shape.name, is_token=True) for span in spans)
 
 
-def _matches(
+def _hits_at(
     shape: Shape, anchor: str, text: str, haystack: str, *, is_token: bool = False
-) -> Iterator[_Hit]:
+) -> Iterator[_SecretHit]:
+    """Yield the secrets of one shape at each of its anchor's places in `haystack`, the folded text."""
     at = haystack.find(anchor)
     while at >= 0:
         end = at + 1
         found = shape.regex.match(text, at)
         span = shape.secret(found) if found else None
         if found and span and PLACEHOLDER not in text[span[0] : span[1]]:
-            yield _Hit(*span, shape.name or kind(found), is_token)
+            yield _SecretHit(*span, shape.name or kind_of_assignment(found), is_token)
             end = max(end, span[1])
         at = haystack.find(anchor, end)
 
@@ -159,16 +159,16 @@ _INDENT = r"[ \t]*+(?:(?:[>|#*]|//)[ \t>]++)?"
 _AHEAD = r"(?=[a-z+/=-]{0,3}[0-9A-Z_])"
 
 
-def _line_ends(end: str) -> re.Pattern[str]:
-    """Compile a pattern of line ends inside a value."""
+def _line_end_pattern(end: str) -> re.Pattern[str]:
+    """Return a pattern of line ends, plain or escaped as `end` is, that a value may continue over."""
     behind = "|".join(rf"(?<=[0-9A-Z_]{'.' * gap}{end})" for gap in range(5))
     return re.compile(
         rf"{end}(?<=[\w+/=\\\t\r -]{end})(?:(?:{behind}){_INDENT}(?=[\w+/=-])|{_INDENT}{_AHEAD})"
     )
 
 
-_LINES = _line_ends(r"\n")
-_ESCAPED_LINES = _line_ends(r"\\n")
+_LINES = _line_end_pattern(r"\n")
+_ESCAPED_LINES = _line_end_pattern(r"\\n")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _ODD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
 # Characters: least length of two pieces together, longest piece, and text read around a break.
@@ -176,7 +176,7 @@ _LEAST, _PIECE, _REACH = 16, 120, 160
 _INSIDE = frozenset("-_+/=.")
 
 
-class _Cut(msgspec.Struct, frozen=True):
+class _TextCut(msgspec.Struct, frozen=True):
     """Range that is left out and its replacement: "" for a break, a line end for distant text.
 
     `is_firm`: both sides surely are one value. `is_before_word`: a line begins with plain prose.
@@ -189,14 +189,14 @@ class _Cut(msgspec.Struct, frozen=True):
     stand_in: str = ""
 
 
-class _Joined(msgspec.Struct, frozen=True):
+class _JoinedText(msgspec.Struct, frozen=True):
     """Text around breaks, joined without them; `places` are the indexes of the cuts in `text`."""
 
     text: str
-    cuts: tuple[_Cut, ...]
+    cuts: tuple[_TextCut, ...]
     places: tuple[int, ...]
 
-    def crossed(self, start: int, stop: int) -> tuple[_Cut, ...]:
+    def crossed(self, start: int, stop: int) -> tuple[_TextCut, ...]:
         """Return the cuts inside a range of the joined text."""
         return self.cuts[bisect_right(self.places, start) : bisect_left(self.places, stop)]
 
@@ -204,16 +204,16 @@ class _Joined(msgspec.Struct, frozen=True):
         """Return the text between the last break before an index and the index."""
         return self.text[self.places[bisect_left(self.places, stop) - 1] : stop]
 
-    def before(self, place: int) -> int:
-        """Return the index in the original text; at a break, the end of the first piece."""
+    def end_in_original(self, place: int) -> int:
+        """Return the original index of a secret's end; at a break, the end of the first piece."""
         return self._origin(place, bisect_left(self.places, place) - 1)
 
-    def behind(self, place: int) -> int:
-        """Return the index in the original text; at a break, the start of the second piece."""
+    def start_in_original(self, place: int) -> int:
+        """Return the original index of a secret's start; at a break, the start of the second piece."""
         return self._origin(place, bisect_right(self.places, place) - 1)
 
     def _origin(self, place: int, last: int) -> int:
-        """Return the index in the original text by a number of cuts."""
+        """Return the original index of a place, after the cut number `last`."""
         if last < 0:
             return place
         cut = self.cuts[last]
@@ -221,12 +221,12 @@ class _Joined(msgspec.Struct, frozen=True):
 
 
 def _is_word(piece: str) -> bool:
-    """Return True for plain letters."""
+    """Return True if a piece has plain letters or digits only, as a word has."""
     return _WORD.fullmatch(piece) is not None
 
 
-def _without(text: str, breaks: Sequence[_Cut]) -> _Joined:
-    """Join the text around breaks."""
+def _join_around(text: str, breaks: Sequence[_TextCut]) -> _JoinedText:
+    """Return the text around breaks, joined without them."""
     cuts = tuple(_with_far_stretches(breaks, len(text)))
     pieces, places, size, end = [], [], 0, 0
     for cut in cuts:
@@ -234,23 +234,23 @@ def _without(text: str, breaks: Sequence[_Cut]) -> _Joined:
         places.append(size + cut.start - end)
         size = places[-1] + len(cut.stand_in)
         end = cut.stop
-    return _Joined("".join([*pieces, text[end:]]), cuts, tuple(places))
+    return _JoinedText("".join([*pieces, text[end:]]), cuts, tuple(places))
 
 
-def _with_far_stretches(breaks: Sequence[_Cut], size: int) -> Iterator[_Cut]:
-    """Add cuts for text that is far from any break."""
+def _with_far_stretches(breaks: Sequence[_TextCut], size: int) -> Iterator[_TextCut]:
+    """Yield the breaks, and cuts for the text that is far from any of them."""
     end = 0
     for cut in breaks:
         far = cut.start - _REACH
         if far > end + (_REACH if end else 0):
-            yield _Cut(end + _REACH if end else 0, far, stand_in="\n")
+            yield _TextCut(end + _REACH if end else 0, far, stand_in="\n")
         yield cut
         end = cut.stop
     if end + _REACH < size:
-        yield _Cut(end + _REACH, size, stand_in="\n")
+        yield _TextCut(end + _REACH, size, stand_in="\n")
 
 
-def _cuts(text: str) -> Iterator[_Cut]:
+def _breaks(text: str) -> Iterator[_TextCut]:
     """Yield the breaks of a text in order."""
     has_strings = (
         '"' in text or "`" in text or ("'" in text and [quote for quote in _SINGLE if quote in text])
@@ -266,36 +266,36 @@ def _cuts(text: str) -> Iterator[_Cut]:
             end = cut.stop
 
 
-def _between_strings(text: str) -> Iterator[_Cut]:
+def _between_strings(text: str) -> Iterator[_TextCut]:
     """Yield the breaks between joined strings."""
     for found in _STRINGS.finditer(text):
         start, stop = found.span()
         while start and text[start - 1] == "\\":
             start -= 1
-        if start and _is_inside(text[start - 1]) and _is_inside(text[stop : stop + 1]):
-            yield _Cut(start, stop, is_firm=True)
+        if start and _may_be_in_a_value(text[start - 1]) and _may_be_in_a_value(text[stop : stop + 1]):
+            yield _TextCut(start, stop, is_firm=True)
 
 
-def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_Cut]:
+def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_TextCut]:
     """Yield the line ends that a value may cross."""
     for found in ends.finditer(text):
         start, stop = found.span()
         line = text[max(0, start - _PIECE) : start]
         left = line.rstrip(" \t\\" if text[start] == "\n" else " \t").removesuffix("\\r").rstrip("\r\\")
-        if not left or not _is_inside(left[-1]):
+        if not left or not _may_be_in_a_value(left[-1]):
             continue
         before, after = left.rsplit(None, 1)[-1], text[stop : stop + _PIECE].split(None, 1)[0]
-        if len(before) + len(after) >= _LEAST and _is_odd(before, after):
+        if len(before) + len(after) >= _LEAST and _is_like_a_key(before, after):
             rest = text[stop + len(after) : stop + len(after) + 1]
             is_firm = rest in ("", "\n", "\r") and len(_ODD.findall(after)) > 1 < len(_ODD.findall(before))
-            yield _Cut(start - len(line) + len(left), stop, is_firm, _is_word(after))
+            yield _TextCut(start - len(line) + len(left), stop, is_firm, _is_word(after))
 
 
-def _is_odd(before: str, after: str) -> bool:
+def _is_like_a_key(before: str, after: str) -> bool:
     """Return True if one piece is no word, or they are capitals as in some keys."""
     return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
 
 
-def _is_inside(character: str) -> bool:
-    """Return True for a character that a value may contain."""
+def _may_be_in_a_value(character: str) -> bool:
+    """Return True for a character that a secret value may contain."""
     return character.isalnum() or character in _INSIDE if character else False

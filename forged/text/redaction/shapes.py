@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.text.redaction.assignments import ASSIGNMENT, LISTS, NAMES, assigned
+from forged.text.redaction.assignments import ASSIGNMENT, LISTS, NAMES, assigned_secret
 from forged.text.redaction.value_form import is_chosen, is_code, is_filler, is_random, is_reference
 
 Span = tuple[int, int]
@@ -22,10 +22,7 @@ Judge = Callable[[re.Match[str]], Span | None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Shape of a secret; `secret` returns the secret part of a match.
-
-    `has_name`: the match contains a telling name.
-    """
+    """Shape of a secret: `secret` returns the secret part of a match, `has_name`: a telling name is in it."""
 
     name: str
     anchors: tuple[str, ...]
@@ -34,41 +31,42 @@ class Shape(msgspec.Struct, frozen=True):
     has_name: bool = False
 
 
-def plain(found: re.Match[str]) -> Span | None:
-    """Return the whole value of a match."""
+def value_range(found: re.Match[str]) -> Span | None:
+    """Return the range of a match's value (group `secret`, or all), unless it is an example's filler."""
     group = "secret" if "secret" in found.re.groupindex else 0
     return None if is_filler(found[group]) else found.span(group)
 
 
-def _random_key(found: re.Match[str]) -> Span | None:
-    span = plain(found)
+def _if_random(found: re.Match[str]) -> Span | None:
+    """Return the range of a match's value if it looks random."""
+    span = value_range(found)
     return span if span and is_random(found.string[span[0] : span[1]]) else None
 
 
 _JOINED_WORDS = re.compile(r"(?:[A-Za-z][a-z]*|[A-Z]+|\d+)(?:[_.-](?:[A-Za-z][a-z]*|[A-Z]+|\d+))*")
 
 
-def _drawn(found: re.Match[str]) -> Span | None:
-    """Return a value after a telling prefix, unless it is a name made of words."""
-    return None if _JOINED_WORDS.fullmatch(found["secret"]) else plain(found)
+def _unless_words(found: re.Match[str]) -> Span | None:
+    """Return the range of a value after a telling prefix, unless it is a name made of words."""
+    return None if _JOINED_WORDS.fullmatch(found["secret"]) else value_range(found)
 
 
 _PBES = bytes.fromhex("06092a864886f70d0105")
 
 
-def _der(found: re.Match[str]) -> Span | None:
-    """Return a key in ASN.1 (PKCS#1, PKCS#8 or SEC 1), which begins with a version or a PKCS#5 cipher."""
+def _der_key(found: re.Match[str]) -> Span | None:
+    """Return the range of a key in ASN.1 DER (PKCS#1, PKCS#8 or SEC 1), else None."""
     try:
         data = base64.b64decode(found[0][:60])
     except (binascii.Error, ValueError):
         return None
-    body = _inside(data)
+    body = _sequence_content(data)
     is_plain = body[:2] == b"\x02\x01" and body[2:3] <= b"\x03" and body[3:4] in {b"\x30", b"\x02", b"\x04"}
-    return found.span() if is_plain or _inside(body).startswith(_PBES) else None
+    return found.span() if is_plain or _sequence_content(body).startswith(_PBES) else None
 
 
-def _inside(data: bytes) -> bytes:
-    """Return the content of an ASN.1 SEQUENCE, or nothing."""
+def _sequence_content(data: bytes) -> bytes:
+    """Return the content of an ASN.1 SEQUENCE, or no bytes."""
     if data[:1] != b"\x30" or len(data) < 2:
         return b""
     return data[2 + (data[1] & 0x7F if data[1] & 0x80 else 0) :]
@@ -78,11 +76,11 @@ def _inside(data: bytes) -> bytes:
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\\u00[0-9a-f][0-9a-f]))"
 
 
-def _token(name: str, anchors: str, regex: str, secret: Judge = plain) -> Shape:
+def _token(name: str, anchors: str, regex: str, secret: Judge = value_range) -> Shape:
+    """Return the shape of a token within one word of at least 20 characters; case counts."""
     return Shape(name, tuple(anchors.split()), re.compile(regex), secret)
 
 
-# Each is within one word of at least 20 characters; case counts.
 TOKENS = (
     _token("AWS access key", "AKIA ASIA", _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_]{30,}+"),
@@ -92,7 +90,7 @@ TOKENS = (
         "glpat- gldt- glrt- glptt- glcbt- glft- glsoat- gloas-",
         r"gl[a-z]{1,4}-[\w-]{20,}+(?>(?:\.\w+)*)",
     ),
-    _token("OpenAI, Anthropic or OpenRouter key", "sk-", _START + r"(?P<secret>sk-[\w-]{20,}+)", _random_key),
+    _token("OpenAI, Anthropic or OpenRouter key", "sk-", _START + r"(?P<secret>sk-[\w-]{20,}+)", _if_random),
     _token("Slack token", "xox xapp-", r"x(?:ox[a-z]|app)[.-][\w-]{10,}+"),
     _token("Google API key", "AIza", _START + r"AIza[\w-]{35,}+"),
     _token(
@@ -114,16 +112,16 @@ TOKENS = (
         "Azure key or signature",
         "AccountKey= SharedAccessKey= sig=",
         r"[A-Za-z]+=(?P<secret>[\w%+/-]{30,}+={0,2})",
-        _random_key,
+        _if_random,
     ),
     _token("DigitalOcean token", "dop_v1_", r"dop_v1_[a-f0-9]{40,}+"),
     _token("Databricks token", "dapi", _START + r"dapi[a-f0-9]{32}(?:-\d)?"),
-    _token("Telegram bot token", "", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])", _random_key),
+    _token("Telegram bot token", "", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])", _if_random),
     _token(
         "Discord bot token",
         "",
         r"(?<![\w-])(?P<secret>[\w-]{23,29}\.[\w-]{6}\.[\w-]{27,40})(?![\w-])",
-        _random_key,
+        _if_random,
     ),
     _token(
         "Twilio key", "AC", _START + r"AC[0-9a-f]{32}[\"',:\s]{1,6}(?P<secret>[0-9a-f]{32})(?![A-Za-z0-9])"
@@ -139,21 +137,21 @@ TOKENS = (
         "private key",
         "MII MIG MIH MHcC MHQC MC4C MFEC MFMC MDEC",
         _START + r"M[CDFHI][A-Za-z0-9+/]{58,}+={0,2}",
-        _der,
+        _der_key,
     ),
-    _token("token in a web address", "://", r"://(?P<secret>[\w-]{20,}+)@", _random_key),
+    _token("token in a web address", "://", r"://(?P<secret>[\w-]{20,}+)@", _if_random),
     _token(
         "access token of a service",
         "shpat_ shpss_ shpca_ shppa_ dckr_pat_ hvs. lin_api_ glsa_ sntrys_ sntryu_ nvapi- tskey- ATATT3 "
         "ATCTT3 ATBB NRAK- figd_ PMAK- HRKU- sq0csp- dp.st.",
         _START + r"(?P<secret>[A-Za-z0-9]{2,8}[._-]?(?:pat_|api_|st\.)?[\w=-]{20,}+)",
-        _drawn,
+        _unless_words,
     ),
     _token(
         "access token of a service",
         "gsk_ xai- pplx- r8_ tvly- rubygems_ phx_ sbp_ ops_ ntn_ pul- rnd_ re_ key- sgp_ vcp_ lsv2_ EAAA",
         _START + r"(?P<secret>[A-Za-z0-9]{2,8}[._-]?(?:pat_)?[\w=-]{20,}+)",
-        _random_key,
+        _if_random,
     ),
 )
 
@@ -163,16 +161,16 @@ _BLOCK = re.compile(r"[A-Za-z0-9+/]{16}")
 _STAND_INS = frozenset(LISTS["stand_in"])
 
 
-def _block(found: re.Match[str]) -> Span | None:
-    """Return a key block, rather than a sentence about one."""
+def _key_block(found: re.Match[str]) -> Span | None:
+    """Return the range of a key block, None for a sentence about one."""
     return found.span() if _BLOCK.search(found["body"]) else None
 
 
 _FIRST_OF_FILE = 200
 
 
-def _encoded(found: re.Match[str]) -> Span | None:
-    """Return a base64 key file; a certificate is none."""
+def _base64_key_file(found: re.Match[str]) -> Span | None:
+    """Return the range of a private key file in base64, None for a certificate."""
     head = re.sub(r"\\+[nrt]|\s", "", found["secret"][:_FIRST_OF_FILE]).replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(head[: len(head) // 4 * 4])
@@ -203,8 +201,8 @@ _ECHO = re.compile(r"echo\ |printf\ |<<<")
 _CURVE_KEY = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=(?![\w+/=])")
 
 
-def _echoed(found: re.Match[str]) -> Span | None:
-    """Return a 32-byte key that a shell passes to a program or file for private keys."""
+def _echoed_key(found: re.Match[str]) -> Span | None:
+    """Return the range of a 32-byte key that a shell passes to a program or file for private keys."""
     text, start, stop = found.string, max(0, found.start() - 160), found.end() + 160
     start = max(start, text.rfind("\n", start, found.start()) + 1)
     end = text.find("\n", found.end(), stop)
@@ -216,22 +214,23 @@ def _echoed(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
-    return plain(found) if is_random(found["secret"]) else None
+    """Return the range of the group `secret` if it looks random."""
+    return value_range(found) if is_random(found["secret"]) else None
 
 
 def _password(found: re.Match[str]) -> Span | None:
-    """Return the text after `user:`, also a plain word, unless it is a placeholder."""
+    """Return the range of a password after its user, also a plain word, unless it is a placeholder."""
     user, value = found["user"] or "", found["secret"]
     is_stand_in = value.lower() in _STAND_INS or value.lower() == user.lower()
-    return None if is_stand_in or is_reference(value) else plain(found)
+    return None if is_stand_in or is_reference(value) else value_range(found)
 
 
 # Host words of an address with a port and a path, and without a password.
 _HOSTS = frozenset({"localhost", "host", "hostname", "server", "proxy", "ip", "domain"})
 
 
-def _in_address(found: re.Match[str]) -> Span | None:
-    """Return a password in an address, also with characters that should be escaped."""
+def _password_in_address(found: re.Match[str]) -> Span | None:
+    """Return the range of a password in an address, also with characters that should be escaped."""
     odd, user = found["odd"], found["user"] or ""
     if odd is None:
         return _password(found)
@@ -247,8 +246,8 @@ _PAIR_AND_HOST = re.compile(
 _HOST = re.compile(r"@(?://)?[\w.-]{1,100}$")
 
 
-def _before_host(found: re.Match[str]) -> Span | None:
-    """Return the password before `@host:1521` of Oracle, or before `@tcp(host)` of Go's drivers."""
+def _password_before_host(found: re.Match[str]) -> Span | None:
+    """Return the range of a password before `@host:1521` of Oracle or `@tcp(host)` of Go's drivers."""
     text, stop = found.string, found.start()
     start = max(0, stop - 300)
     sign = ":"
@@ -269,14 +268,14 @@ def _before_host(found: re.Match[str]) -> Span | None:
 _HOST_AND_PARTS = re.compile(r"[\w.-]:\d{2,5}(?:,[\w. ]{1,30}=[^,\s;]*){0,12}$")
 
 
-def _behind_port(found: re.Match[str]) -> Span | None:
-    """Return the password among the comma-separated parts of a Redis address."""
+def _password_after_port(found: re.Match[str]) -> Span | None:
+    """Return the range of the password among the comma-separated parts of a Redis address."""
     before = found.string[max(0, found.start() - 300) : found.start()]
-    return _given(found) if _HOST_AND_PARTS.search(before) else None
+    return _unless_stand_in(found) if _HOST_AND_PARTS.search(before) else None
 
 
-def _basic(found: re.Match[str]) -> Span | None:
-    """Return HTTP's base64 `user:password`; after its header, any random value."""
+def _basic_credentials(found: re.Match[str]) -> Span | None:
+    """Return the range of HTTP's base64 `user:password`; after its header, of any random value."""
     before = found.string[max(0, found.start() - 24) : found.start()].lower()
     if "authorization" in before and is_random(found["secret"]):
         return found.span("secret")
@@ -299,22 +298,22 @@ _PAIR_BEHIND = re.compile(
 )
 
 
-def _connection(found: re.Match[str]) -> Span | None:
-    """Return the password of a connection string, which may be any word."""
+def _connection_password(found: re.Match[str]) -> Span | None:
+    """Return the range of the password in a connection string, which may be any word."""
     text, start, stop = found.string, found.start(), found.end()
     line = text.rfind("\n", max(0, start - 300), start) + 1 or max(0, start - 300)
     if not (_PAIR_BEFORE.search(text, line, start) or _PAIR_BEHIND.match(text, stop, stop + 120)):
         return None
-    return None if _is_stand_in(found["secret"]) else plain(found)
+    return None if _is_stand_in(found["secret"]) else value_range(found)
 
 
-def _given(found: re.Match[str]) -> Span | None:
-    """Return the value of a command's own variable, which may be any word."""
-    return None if _is_stand_in(found["secret"]) else plain(found)
+def _unless_stand_in(found: re.Match[str]) -> Span | None:
+    """Return the range of a match's value, which may be any word, unless it is a placeholder."""
+    return None if _is_stand_in(found["secret"]) else value_range(found)
 
 
 def _is_stand_in(value: str) -> bool:
-    # In a manual, capitals alone are a placeholder.
+    """Return True for a placeholder, a reference or code; in a manual, capitals alone are one."""
     return (
         value.lower() in _STAND_INS
         or is_reference(value)
@@ -331,8 +330,8 @@ _SAID = re.compile(
 )
 
 
-def _said_before(found: re.Match[str]) -> Span | None:
-    """Return the word before "as the password", unless it is a plain one."""
+def _word_before_name(found: re.Match[str]) -> Span | None:
+    """Return the range of the word before "as the password", unless it is a plain one."""
     start = max(0, found.start() - 120)
     said = _SAID.search(" " + found.string[start : found.start()])
     if said is None or not (is_chosen(said["secret"]) or is_random(said["secret"])):
@@ -342,12 +341,12 @@ def _said_before(found: re.Match[str]) -> Span | None:
     return said.start("secret") + start - 1, said.end("secret") + start - 1
 
 
-def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = plain) -> Shape:
+def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = value_range) -> Shape:
+    """Return the shape of a secret that may contain spaces; case does not count, anchors are lower case."""
     has_name = all(any(name in anchor for name in NAMES) for anchor in anchors)
     return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, has_name)
 
 
-# May contain spaces; case does not count, and anchors are lower case.
 PHRASES = (
     _phrase(
         "private key",  # closed, or up to the end of the base64
@@ -359,7 +358,7 @@ PHRASES = (
               [a-z0-9+/=]{1,76}+ (?= [\ \t]* (?: [\r\n\\"'] | $ ) ) )?
         )
         (?: ----[-\ ]end\ [a-z0-9 ]{0,50}[-\ ]---- )?""",
-        _block,
+        _key_block,
     ),
     _phrase(  # a key file in base64, as in a cluster's secrets
         "private key",
@@ -368,7 +367,7 @@ PHRASES = (
           (?P<secret> [a-z0-9+/_-]{30,}+ (?> (?: (?: \s | \\+[nrt] ){1,20} [a-z0-9+/_-]{40,}+ )* )
             (?: (?: \s | \\+[nrt] ){1,20}
                 [a-z0-9+/_-]{1,39}+ (?= ={0,2} [\ \t]* (?: [\r\n\\"'] | $ ) ) )? ={0,2} )""",
-        _encoded,
+        _base64_key_file,
     ),
     _phrase("private JSON web key", ("kty",), r"""kty\\*["']?\s{0,4}:""", _json_key),
     _phrase(
@@ -381,7 +380,7 @@ PHRASES = (
         "WireGuard key",
         ("wg pubkey", "privatekey", "private-key", "private.key", "presharedkey", "preshared-key"),
         r"""(?:wg\ pubkey|(?:private|preshared)[.-]?key)""",
-        _echoed,
+        _echoed_key,
     ),
     _phrase(
         "password in a url",
@@ -390,7 +389,7 @@ PHRASES = (
         (?: (?P<secret>[^\s/?\#"'`<>\[]{1,400})@(?=[\w.\[-])
           | (?P<odd>[^\s"'`<>\[]{1,400}?)@(?=[\w.-]{1,100}(?::\d|/|[\s"'`>)]|$)) )
         (?![^\s"'`<>@/?\#]{0,100}[/?\#][^\s"'`<>@]{0,100}@[\w.-]{1,100}:\d)""",
-        _in_address,
+        _password_in_address,
     ),
     _phrase(  # name and password of Oracle
         "password in a connection string",
@@ -403,13 +402,13 @@ PHRASES = (
         "password in a connection string",
         (":1521", "@tcp(", "@unix("),
         r"""(?: :1521\b | @(?:tcp|unix)\( )""",
-        _before_host,
+        _password_before_host,
     ),
     _phrase(
         "password in a connection string",
         (",password=",),
         r""",password=(?P<secret>[^\s,;"'`]{3,200})""",
-        _behind_port,
+        _password_after_port,
     ),
     _phrase(
         "password in a password file",
@@ -431,7 +430,7 @@ PHRASES = (
         ("basic ", "auth"),
         r"""(?: basic\s+ | ["']?auth\\*["']?\s{0,4}[:=]\s{0,4}(?:\\*["'])? )
         (?P<secret>[a-z0-9+/]{8,}+={0,2})""",
-        _basic,
+        _basic_credentials,
     ),
     _phrase(
         "password on a command line",
@@ -453,25 +452,25 @@ PHRASES = (
         r"""putty-user-key-file-\d+:[^\n\\]{0,80}
         (?P<body> (?>(?: (?: \r?\n[\ \t>]*+ | (?>(?:\\+[nrt])+) )
           (?: [a-z0-9-]{3,25}:\ [^\n\r\\]{0,200} | [a-z0-9+/=]{1,76}+ (?= [\s\\"'] | $ ) ) )+) )""",
-        _block,
+        _key_block,
     ),
     _phrase(
         "password in a connection string",
         ("password=", "pwd=", "password =", "pwd ="),
         r"""(?:password|pwd)(?:=|\ =\ )(?:\\{0,3}["']|\{)?(?P<secret>[^\s;"'`<>\\&,()\[\]{}]{3,200})""",
-        _connection,
+        _connection_password,
     ),
     _phrase(
         "password in front of a command",
         ("pgpassword=", "mysql_pwd=", "restic_password=", "borg_passphrase="),
         r"""[a-z_]{8,20}=(?:\\{0,3}["'])?(?P<secret>[^\s"'`;&|\\\[]{4,200})""",
-        _given,
+        _unless_stand_in,
     ),
     _phrase(
         "password in a sentence",
         ("password", "passphrase", "passwort", "kennwort", "contrase", "clave"),
         r"""[a-zñ\u0303]{5,12}(?=[.,;:!?)"'`]|\s*$|\s(?:for|of|to|and|für|zum?|und|para|del?|y)\b)""",
-        _said_before,
+        _word_before_name,
     ),
-    Shape("", NAMES, ASSIGNMENT, assigned, has_name=True),
+    Shape("", NAMES, ASSIGNMENT, assigned_secret, has_name=True),
 )

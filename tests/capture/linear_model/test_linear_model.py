@@ -24,7 +24,7 @@ from forged.capture.linear_model import (
     select_passages,
 )
 from forged.conversation import Utterance
-from forged.text.linear import SIZE, LinearFunction, Weights, pieces
+from forged.text.linear import SIZE, LinearFunction, Weights, hashed_features
 from tests.training import data
 from tests.training.fitting import Rows, fit
 
@@ -51,7 +51,7 @@ def test_what_is_fitted_is_what_the_worker_reckons(size):
     assert not size or ((more.of(rows) > 0) == (right > 0)).all()
     line = LinearFunction(more.weights())
     found = [
-        line.at(array("f", row.tobytes()), pieces(text), form_features(text))
+        line.value(array("f", row.tobytes()), hashed_features(text), form_features(text))
         for text, row in zip(TEXTS, rows.vectors, strict=True)
     ]
     assert np.allclose(found, more.of(rows), atol=0.1)
