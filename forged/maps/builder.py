@@ -87,7 +87,9 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         row = self.base.row_of(memory_id)
         return row is None or (self.gone is not None and bool(self.gone[row]))
 
-    def edited(self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker) -> Layout | None:
+    def after_edit(
+        self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker
+    ) -> Layout | None:
         """Return the layout after an edit, None if all rows have to be laid out anew.
 
         A changed memory is in both `removed` and `added`.
@@ -197,7 +199,7 @@ class Layer:
             return before
         layout = None
         if before is not None and large is not None:
-            layout = before.layout.edited(removed, added, self._maker)
+            layout = before.layout.after_edit(removed, added, self._maker)
         if layout is None:
             base = before.layout.base if before is not None else None
             layout, large = Layout(self._maker.rows(memories, base)), None

@@ -291,4 +291,4 @@ class RowMaker:
         if before is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))
-        return before.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+        return before.traits.after_edit(memories, changes.kept_old, changes.kept_new, fresh)

@@ -203,7 +203,7 @@ def _rows(
     dense = (
         pack_part.dense if pack_part.dense is not None and pack_part.dense.dimension == dimension else None
     )
-    rows = dense.some(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
+    rows = dense.rows_at(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
     for at, number in enumerate(numbers.tolist()):
         if (row := fresh.get(pack_part.hashes[number])) is not None:
             rows[at] = row

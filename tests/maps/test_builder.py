@@ -169,7 +169,7 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert all(new.find(each.id) is each for each in new.memories)
     assert either.embedded == embedded
     assert traits_of(new.parts[0].traits) == traits_of(Traits.of(new.memories))
-    assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
+    assert new.parts[0].dense is None or new.parts[0].dense.vector_count == len(embedded)
 
 
 # --- what leaves and what is empty --------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_vectors_of_an_edit_are_known_when_all_is_laid_out(next_to):
 
     assert len(shown.parts) == 1
     assert len(next_to.embedder.texts) == asked
-    assert shown.parts[0].dense.present == 29
+    assert shown.parts[0].dense.vector_count == 29
 
 
 def test_a_chain_ends_when_an_older_version_goes(small, repo):
