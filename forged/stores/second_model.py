@@ -61,7 +61,7 @@ class SecondModel:
     async def _query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
         purpose, embedder = Purpose("query", tops, waiting), self.identity.embedder
         rows = await embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
-        self.identity.used(rows.shape[1])
+        self.identity.note_query(rows.shape[1])
         row: Vectors = rows[0]
         return row
 

@@ -39,7 +39,7 @@ class Bench:
         )
         rows = np.stack([vector(f"everyday {n}", DIMENSION) for n in range(32)])
         self.baseline = Baseline.of(queue.identity.kept, rows, rows[::-1].copy())
-        queue.learner.know(self.baseline)
+        queue.learner.set_baseline(self.baseline)
 
     def admit(self, _root, _snapshot):
         return Admitted(self.memories)

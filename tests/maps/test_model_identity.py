@@ -47,7 +47,7 @@ class Clocked:
         self.now += seconds
         self.one.tick()
         await turns()
-        self.one.used(dimension or self.model.dimension)
+        self.one.note_query(dimension or self.model.dimension)
         await turns()
 
     async def replaced(self, model):
@@ -60,7 +60,7 @@ class Clocked:
 @pytest.fixture
 def clocked():
     clocked = Clocked()
-    asyncio.run(clocked.one.look())
+    asyncio.run(clocked.one.check_now())
     return clocked
 
 
