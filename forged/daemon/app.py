@@ -197,7 +197,7 @@ class DaemonRun:
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(process.housekeeping(daemon, self._state_dir))
             self._begin(process.sweep_sessions(daemon))
-            self._begin(absent.follow_absent(daemon.memories))
+            self._begin(absent.sweep_absent_daily(daemon.memories))
             daemon.indexer.events.listen(partial(process.note_seen, daemon))
             self._begin(restore.resume(daemon.memories))
             self._begin(daemon.trust.remove_unwanted_lines())

@@ -95,7 +95,7 @@ def make_machines(memories: MemoryParts) -> RootSync | None:
         indexer=memories.indexer,
         writer=memories.writer,
         trust=memories.trust,
-        take_away=partial(removal.forgotten_elsewhere, memories),
+        take_away=partial(removal.apply_remote_forget, memories),
     )
 
 
