@@ -28,7 +28,7 @@ _SAME = 1e-6
 
 
 class Baseline(msgspec.Struct, frozen=True, eq=False):
-    """Common part of everyday messages, for vectors of d numbers by the embedder of `key`.
+    """Means and main directions of everyday messages' vectors, by the embedder of `key`.
 
     `query_mean` and `passage_mean` (d,) are their means as queries and passages. `dropped_axes` (2, d) are
     unit directions. `messages` (b, d) are the messages as queries, without mean and axes, of unit length.
@@ -80,7 +80,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
 
 class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """Values of the rows of one dense index against a baseline.
+    """Products, scales and best cosines of a dense index's rows against a baseline, computed once.
 
     `products` float32 (2 + axes, n) are the products of each row with the dropped axes and the query mean,
     and ones. `scales` float32 (n,) are the inverse of each row's length without mean and axes, 0 if nothing
@@ -96,7 +96,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, index: DenseIndex, baseline: Baseline) -> Calibration:
-        """Compute the calibration of all rows: 64 products a row, 15 ms at 10,000. One row has a vector."""
+        """Compute the calibration of an index with at least one vector: 15 ms for 10,000 rows."""
         directions = baseline.directions
         products = np.empty((len(directions), len(index)), np.float32)
         write_cosines(products, index, directions)

@@ -44,7 +44,7 @@ _SAME = 1e-6
 _NORMAL = NormalDist()
 
 
-def threshold(min_score: float) -> float:
+def evidence_threshold(min_score: float) -> float:
     """Return the evidence that the given share of unrelated requests does not reach; -inf for 0 or less."""
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 

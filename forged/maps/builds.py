@@ -136,7 +136,7 @@ class RootIndex:
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
-        """Ask for a rescan; return the generation that will show the files as they are on disk now.
+        """Ask for a rescan and build; return the generation that will show the files as they are now.
 
         With `files`, paths of changed memory files, only they are scanned. With `after_s` the build, which
         shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
@@ -160,7 +160,7 @@ class RootIndex:
             self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
-        """Begin a build of the wanted generation; return the files to scan, nothing for all of them."""
+        """Clear the marks, as a build of them begins; return the files to scan, nothing for all of them."""
         self.marked.clear()
         self.generations.building = self.generations.wanted
         files = frozenset() if self._everything else frozenset(self._files)

@@ -93,7 +93,7 @@ class EmbeddingQueue:
         """
         self.takes = takes
         self.identity = ModelIdentity(
-            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._model_changed
+            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._on_model_change
         )
         self.learner = BaselineLearner(self.identity, needed=gated)
         self.semaphore = PrioritySemaphore(lambda: AT_ONCE)
@@ -137,7 +137,7 @@ class EmbeddingQueue:
         Raises ProviderError when the endpoint failed; earlier vectors are in the run.
         """
         self.learner.learn()
-        await self.identity.begin()
+        await self.identity.check_if_due()
         self._drop_other_models()
         if self.identity.refusal is not None:
             raise self.identity.refusal
@@ -267,7 +267,7 @@ class EmbeddingQueue:
             self._key, self._vectors, self._set_aside = self.identity.key, {}, {}
             self.revision += 1
 
-    def _model_changed(self) -> None:
+    def _on_model_change(self) -> None:
         """Embed holders' texts anew, compute the baseline and report the change of the model."""
         self._woken.set()
         self.learner.learn()
@@ -502,7 +502,7 @@ class BaselineLearner:
     async def _compute(self, identity: ModelIdentity) -> None:
         """Compute, cache and set the baseline, or keep the reason of a failure."""
         try:
-            await identity.begin()
+            await identity.check_if_due()
             key = identity.key
             if (known := identity.model_cache.baselines.get(key)) is not None:
                 self.set_baseline(known)

@@ -50,9 +50,7 @@ class _PackedModel(msgspec.Struct, frozen=True):
 class ModelCache:
     """Cache of known models, baselines and vector packs that outlives an indexer and a daemon.
 
-    It holds by the key of an embedder the vectors of the sentences by each of its models, and the time of the
-    last full embedding. It holds by the key of a model its baseline. It holds vector packs, each with a label
-    of both.
+    By an embedder's key: each model's vectors of the sentences, and the time of the last full embedding.
     """
 
     def __init__(self) -> None:
@@ -155,7 +153,7 @@ class ModelIdentity:
         """Error for texts while a new model may not embed yet, else None."""
         return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
-    async def begin(self) -> None:
+    async def check_if_due(self) -> None:
         """Check the model if that is due, before texts are embedded. Raises ProviderError."""
         await self.embedder.prepare()
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
@@ -175,7 +173,7 @@ class ModelIdentity:
             self._looked_at = None
             raise
         self._looked_at = began
-        self._compare(rows)
+        self._judge_model(rows)
 
     def note_query(self, dimension: int) -> None:
         """Start a check that is due, or at once when a query's vector has another dimension."""
@@ -217,29 +215,31 @@ class ModelIdentity:
             self._looking.add_done_callback(ignore_failure)
         return self._looking
 
-    def _compare(self, rows: Vectors) -> None:
+    def _judge_model(self, rows: Vectors) -> None:
+        """Compare the sentences' new vectors with the known ones; keep, doubt or switch the model."""
         if not self._known:
             self._known, self._number = True, self._recognise(rows)
             self._accept_model(announces=False)
         elif _are_alike(self._seen[self._number], rows):
             self._doubted_at = None
         elif rows.shape[1] != self.dimension:
-            self._replace(rows)
+            self._switch_model(rows)
         elif self._doubted_at is None:
             self._doubted_at = self._clock()
         elif self._clock() - self._doubted_at >= _AGAIN_S:
-            self._replace(rows)
+            self._switch_model(rows)
 
-    def _replace(self, rows: Vectors) -> None:
+    def _switch_model(self, rows: Vectors) -> None:
+        """Switch to the model that made these rows; accept it, or say in `notice` why it has to wait."""
         self._doubted_at, self._number = None, self._recognise(rows)
         self._update_keys()
-        logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
+        logger.warning("another model answers model=%s numbers=%d", self._model_name, self.dimension)
         if self._number == self._kept:
             self.notice = ""
         elif reason := self._reason_to_wait():
             self.notice = (
-                f"a different model answers as {self._named}, and {reason}; keyword search only until the "
-                "old model is back or `forgectl rebuild --full` embeds all memories again"
+                f"a different model answers as {self._model_name}, and {reason}; keyword search only until "
+                "the old model is back or `forgectl rebuild --full` embeds all memories again"
             )
         else:
             self._accept_model()
@@ -256,7 +256,7 @@ class ModelIdentity:
         self._update_keys()
         if announces:
             self.model_cache.renewed_at[self.embedder.key] = self._clock()
-            self.notice = f"a different model answers as {self._named}: all memories were embedded again"
+            self.notice = f"a different model answers as {self._model_name}: all memories were embedded again"
         if changed:
             self._on_change()
 
@@ -279,7 +279,7 @@ class ModelIdentity:
         self.renamed()
 
     @property
-    def _named(self) -> str:
+    def _model_name(self) -> str:
         return " ".join(self.embedder.key.split("\n")[:2])
 
 

@@ -58,8 +58,8 @@ def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -
     return RowChanges(
         _with_ends(head, kept_old, len(old), tail),
         _with_ends(head, kept_new, len(new), tail),
-        _numbers(added),
-        _numbers(redated),
+        _as_array(added),
+        _as_array(redated),
     )
 
 
@@ -75,10 +75,10 @@ def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[
 
 def _with_ends(head: int, middle: list[int], size: int, tail: int) -> Numbers:
     """Return the first `head` rows, those in the middle, and the last `tail` of `size`."""
-    return np.concatenate((np.arange(head), _numbers(middle), np.arange(size - tail, size)), dtype=np.int32)
+    return np.concatenate((np.arange(head), _as_array(middle), np.arange(size - tail, size)), dtype=np.int32)
 
 
-def _numbers(rows: list[int]) -> Numbers:
+def _as_array(rows: list[int]) -> Numbers:
     return np.array(rows, np.int32)
 
 
@@ -135,12 +135,12 @@ def cue_rows(
         np.array(owners, np.intp),
         begins,
         texts,
-        _hashes(texts, pace) if embedded is not None else (b"",) * len(texts),
+        _hash_texts(texts, pace) if embedded is not None else (b"",) * len(texts),
         _index_words(having, begins, texts, before, pace) if lexical else None,
     )
 
 
-def _hashes(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
+def _hash_texts(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
     found = []
     for text in texts:
         found.append(text_hash(text))
@@ -159,7 +159,7 @@ def _index_words(
     kept_old, kept_new = _kept_cues(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
-    docs = list(_tokenised((texts[row] for row in added), pace))
+    docs = list(_tokenise((texts[row] for row in added), pace))
     index = before.lexical if before is not None and before.lexical is not None else build_lexical(())
     return splice_lexical(
         index,
@@ -171,7 +171,7 @@ def _index_words(
     )
 
 
-def _tokenised(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
+def _tokenise(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
     for text in texts:
         yield terms(text)
         pace.yield_if_due()
@@ -215,7 +215,7 @@ class MapRows(msgspec.Struct, frozen=True, eq=False):
     def with_vectors(
         self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
     ) -> MapPart:
-        """Return a part of a map; `second` are vectors by another model than the map's own."""
+        """Return the rows as a map part; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
         return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
@@ -246,7 +246,7 @@ class RowMaker:
         changes = compare_rows(before.memories if before is not None else (), memories, pace)
         return MapRows(
             memories,
-            self._hashes(memories, before, changes, pace),
+            self._hash_texts(memories, before, changes, pace),
             self._index_words(memories, before, changes, pace) if self._lexical else None,
             self._traits(memories, before, changes),
             cue_rows(
@@ -258,7 +258,7 @@ class RowMaker:
             ),
         )
 
-    def _hashes(
+    def _hash_texts(
         self, memories: Sequence[Memory], before: MapRows | None, changes: RowChanges, pace: Pace
     ) -> tuple[bytes, ...]:
         if self._embedded is None:
@@ -275,7 +275,7 @@ class RowMaker:
     def _index_words(
         self, memories: Sequence[Memory], before: MapRows | None, changes: RowChanges, pace: Pace
     ) -> LexicalIndex:
-        docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
+        docs = _tokenise((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
             return build_lexical(docs)
         return splice_lexical(

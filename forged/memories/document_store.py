@@ -72,11 +72,11 @@ async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str,
     found: dict[str, list[Memory]] = {}
     for some in (await pieces_there(memories, index)).values():
         for each in some.values():
-            found.setdefault(document_of(each), []).append(each)
+            found.setdefault(document_id_of(each), []).append(each)
     return found
 
 
-def document_of(memory: Memory) -> str:
+def document_id_of(memory: Memory) -> str:
     """Return the id of the document that a piece belongs to, "" for another memory."""
     return memory.piece.document_id if memory.piece is not None else ""
 
@@ -276,7 +276,7 @@ async def follow_documents(memories: MemoryParts) -> None:
 
 
 async def _remove_stale_files(memories: MemoryParts) -> None:
-    """Remove once the files of all documents that were removed on another machine."""
+    """Remove the files of all documents that were removed on another machine."""
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return

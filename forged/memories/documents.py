@@ -23,7 +23,7 @@ from forged.config import KnowledgeConfig
 from forged.errors import InvalidRequest, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memories.document_store import Pieces, document_of, org_index, pieces_there, send_to_server
+from forged.memories.document_store import Pieces, document_id_of, org_index, pieces_there, send_to_server
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memories.write import find_secrets_blocking
@@ -67,7 +67,7 @@ class _PlannedDocument(msgspec.Struct, frozen=True):
         return DocumentOutcome(
             source=self.source,
             result=self.result,
-            document_id=document_of(self.pieces[0]),
+            document_id=document_id_of(self.pieces[0]),
             pieces=len(self.pieces),
             written=written,
             forgotten=len(self.forgotten),
@@ -161,7 +161,7 @@ def _plan_document(
         pieces,
         missing=tuple(each for each in absent if each.id not in forgotten),
         older=older,
-        older_documents=frozenset(document_of(there_now[each]) for each in older),
+        older_documents=frozenset(document_id_of(there_now[each]) for each in older),
         forgotten=forgotten,
         insisted=bool(secrets),
     )

@@ -69,6 +69,7 @@ class ImportJob(msgspec.Struct, frozen=True):
 
     @property
     def drafts(self) -> list[WriteRequest]:
+        """Drafts that are to be written."""
         return [each for each in self.made if isinstance(each, WriteRequest)]
 
     def outcomes(self, done: Sequence[Written | StoreError] = ()) -> tuple[ImportOutcome, ...]:

@@ -141,7 +141,7 @@ def _move_intent(moving: PlannedMove) -> Intent:
     )
 
 
-class Restorable(msgspec.Struct, frozen=True):
+class RestorableEntries(msgspec.Struct, frozen=True):
     """Trash entries of a place, newest first, and those whose folder is another one now."""
 
     here: tuple[TrashEntry, ...]
@@ -171,13 +171,13 @@ class Restorable(msgspec.Struct, frozen=True):
         return [each for each in found if scope in {"", each[0].note.scope}]
 
 
-async def find_restorable(memories: MemoryParts, place: Workplace) -> Restorable:
+async def find_restorable(memories: MemoryParts, place: Workplace) -> RestorableEntries:
     """Find the trash entries, of the last 7 days, that can be restored into a place."""
     held = await asyncio.to_thread(memories.writer.trash.held, time.time())
     named = [each for each in held if each.note.top in place.tops]
     gone = await asyncio.to_thread(elsewhere, map(_root_and_identity, named))
     here = tuple(each for each in named if _root_and_identity(each) not in gone)
-    return Restorable(here, tuple(each for each in named if _root_and_identity(each) in gone), gone)
+    return RestorableEntries(here, tuple(each for each in named if _root_and_identity(each) in gone), gone)
 
 
 async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[TrashEntry]) -> int:

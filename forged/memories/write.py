@@ -74,7 +74,7 @@ async def remember(
     await check_wanted(memories, (*tops, root.top), content, new.origin, new.session_id)
     patch, edges = attributes(root.scope), await whole_links(memories, index, new.related)
     grounds, now = await hash_evidence(evidence, evidence_root(place, root)), memory.utc_now()
-    _check_text(content)
+    _check_not_blank(content)
     new = replace(
         new,
         id=memory.new_id(),
@@ -173,7 +173,7 @@ def evidence_root(place: Workplace, root: Root) -> Root:
     return next((each for each in place.roots if each.has_files), root)
 
 
-def _check_text(content: str) -> None:
+def _check_not_blank(content: str) -> None:
     if not content.strip():
         raise InvalidRequest("the text is blank; say what to remember")
 
@@ -196,7 +196,7 @@ def _check_session_memory(new: Memory, agent_id: str, evidence: Sequence[str]) -
         raise InvalidRequest("a session's memory needs a session_id and an agent_id (--session, --agent)")
     if len(new.session_id) > _MOST_NAME or not new.session_id.isprintable():
         raise InvalidRequest(f"a session_id has up to {_MOST_NAME} printable characters")
-    _check_text(new.content)
+    _check_not_blank(new.content)
     if len(new.content.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES:
         raise InvalidRequest(f"the text is larger than {MAX_FILE_BYTES >> 10} KiB")
     of_files = {"supersedes": new.supersedes, "related": new.related, "cues": new.cues, "evidence": evidence}

@@ -286,10 +286,10 @@ def clear(text: str) -> bool:
     if begins_as_json(text):
         return True
     lines = [line for line in text.split("\n")[:-1] if line.strip()]
-    return bool(lines) and all(map(_is_statement, lines))
+    return bool(lines) and all(map(_is_plain_statement, lines))
 
 
-def _is_statement(line: str) -> bool:
+def _is_plain_statement(line: str) -> bool:
     said = _BULLET.sub("", line).strip()
     if len(said) > _LONGEST_NOTE:
         return False

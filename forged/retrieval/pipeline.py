@@ -19,7 +19,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import DenseIndex, threshold
+from forged.map import DenseIndex, evidence_threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -128,8 +128,8 @@ class Pipeline:
         self._asks_message = not is_hyde or settings.retrieval_lexical_weight > 0
         self._judges = share > 0 and not is_hyde
         self._calibrates = self._judges and settings.retrieval_lexical_weight > 0
-        self._least = threshold(share)
-        self._strong = threshold(share if share > 0 else _USUAL_SHARE)
+        self._least = evidence_threshold(share)
+        self._strong = evidence_threshold(share if share > 0 else _USUAL_SHARE)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self.stores = StoreSearch(
             lexical_weight=settings.retrieval_lexical_weight,

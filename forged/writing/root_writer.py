@@ -362,8 +362,8 @@ class NewFiles:
         """Write every file; on return the bytes of all but the failed ones survive a power cut."""
         paths = [path for path in self._contents if path not in self.failed]
         parts = min(PARTS, len(paths) // _LEAST_IN_A_PART) or 1
-        others = [self._threads.submit(self._write, paths[part::parts]) for part in range(1, parts)]
-        self._write(paths[::parts])
+        others = [self._threads.submit(self._write_and_sync, paths[part::parts]) for part in range(1, parts)]
+        self._write_and_sync(paths[::parts])
         for other in others:
             other.result()
 
@@ -385,7 +385,8 @@ class NewFiles:
             with atomic.explained(f"cannot write to {self._store.root.top}"):
                 atomic.sync_names(self._directory, self._named)
 
-    def _write(self, paths: Sequence[str]) -> None:
+    def _write_and_sync(self, paths: Sequence[str]) -> None:
+        """Write files without names and sync them; keep the reason of each failure."""
         for path in paths:
             try:
                 with atomic.explained(f"cannot write {path}"):
@@ -429,7 +430,7 @@ class RootContents:
         self._by_letters: defaultdict[int, list[str]] = defaultdict(list)
 
     def update(self) -> bool:
-        """Update to the files on disk; return True if it had to look beyond its own changes."""
+        """Bring the look-ups up to date with the disk; return False if only own files had changed."""
         names = self._arrivals.taken(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp

@@ -85,7 +85,7 @@ class GroupCommit(Generic[Item, Result]):
         self._wanted = 0
         self._are_enough = asyncio.Event()
 
-    def ask(self, item: Item) -> asyncio.Future[Result]:
+    def submit(self, item: Item) -> asyncio.Future[Result]:
         """Queue an item at once; the future gets its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(ignore_failure)  # its caller may be cancelled when the call fails
@@ -195,7 +195,7 @@ class Writer:
             snapshot = index.builder.snapshot
             writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
             line = self._queues[index] = _RootQueue(writer, GroupCommit(self._write, _MOST_AT_ONCE))
-        return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
+        return tuple(await asyncio.gather(*[line.together.submit((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Return ids of the counting versions of a memory, oldest first; none if it is not in this root.

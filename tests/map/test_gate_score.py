@@ -57,7 +57,7 @@ NOISE = (
     "?!",
 )
 WORDLESS = ("", "   ", "!!!", "the", "🙂", "\0")
-NEEDED = gate.threshold(DEFAULT_MIN_SCORE)
+NEEDED = gate.evidence_threshold(DEFAULT_MIN_SCORE)
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +110,11 @@ def log_odds(indexes, text):
 
 
 def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution_stays_below():
-    assert gate.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
-    assert gate.threshold(0.5) == pytest.approx(0)
-    assert math.isfinite(gate.threshold(1e-300))
-    assert 5 < gate.threshold(1.0) < math.inf, "even if all messages are to be held back"
-    assert {gate.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
+    assert gate.evidence_threshold(0.95) == pytest.approx(1.645, abs=1e-3)
+    assert gate.evidence_threshold(0.5) == pytest.approx(0)
+    assert math.isfinite(gate.evidence_threshold(1e-300))
+    assert 5 < gate.evidence_threshold(1.0) < math.inf, "even if all messages are to be held back"
+    assert {gate.evidence_threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
 
 
 # --- words: what passes -------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def test_a_map_without_its_vectors_yet_counts_by_its_words(baseline):
 
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
 
-    assert found >= by_words(FACTS[0], bare) > gate.threshold(0.95)
+    assert found >= by_words(FACTS[0], bare) > gate.evidence_threshold(0.95)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -483,7 +483,7 @@ def test_what_an_edit_carries_over_is_what_a_index_made_from_scratch_has(baselin
     index = edit_dense(before, places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
     if not index.vector_count:
         return
-    if before.present:
+    if before.vector_count:
         calibration_of(before, baseline)
 
     carry_calibration(before, places, index, baseline)

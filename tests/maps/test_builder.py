@@ -212,7 +212,7 @@ def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, b
     put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert yielded == {"compare_rows", "_hashes", "_tokenised"}
+    assert yielded == {"compare_rows", "_hash_texts", "_tokenise"}
 
 
 # --- failures -----------------------------------------------------------------------------------------

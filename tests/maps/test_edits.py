@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, gate_decisions, newest_page, score_search, search_maps, threshold
+from forged.map import Baseline, evidence_threshold, gate_decisions, newest_page, score_search, search_maps
 from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
@@ -83,7 +83,9 @@ def reported(home, baseline, text, *, words, vectors):
 
 
 def _let_in(reading, best):
-    return [each for each in gate_decisions(reading, best, threshold(0.95), most=8) if not each.rejected]
+    return [
+        each for each in gate_decisions(reading, best, evidence_threshold(0.95), most=8) if not each.rejected
+    ]
 
 
 def assert_alike(edited, whole, baseline):

@@ -249,7 +249,7 @@ class Memories(Reply, frozen=True, tag="memories"):
     notice: str = ""
 
 
-class _Shown(Request[R], frozen=True, kw_only=True):
+class _ByIdOptions(Request[R], frozen=True, kw_only=True):
     """Options of requests that return memories by id."""
 
     min_generation: str = ""
@@ -257,7 +257,7 @@ class _Shown(Request[R], frozen=True, kw_only=True):
     agent_id: str = ""
 
 
-class GetMemories(_Shown[Memories], frozen=True, tag="get"):
+class GetMemories(_ByIdOptions[Memories], frozen=True, tag="get"):
     """Return memories by id. `scope` "" is both: an id of repository and user is returned twice.
 
     Here and in the following requests, scope `agent` needs the `agent_id`, because memories of one agent are
@@ -355,7 +355,7 @@ class Chain(Reply, frozen=True, tag="chain"):
     generation: str = ""
 
 
-class History(_Shown[Chain], frozen=True, tag="history"):
+class History(_ByIdOptions[Chain], frozen=True, tag="history"):
     """Return the version chain of a memory, oldest first; `scope` for an id that two roots have."""
 
     effect = "read"
