@@ -359,7 +359,7 @@ class Builder:
         self._grounds: EvidenceChecker | None = None  # while a memory has evidence
         self._second = second
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
-        top, text = store.root.top, self._embedded
+        top, text = store.root.top, self._text_for_main_model
         own = maker(embedded=text if queue is not None else None)
         self._main = Layer(own, queue, text, top=top, vector_pack=vector_pack)
         self._layers: tuple[Layer, ...] = (self._main,)
@@ -386,7 +386,7 @@ class Builder:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Ids of memories that exceed the model's input length."""
+        """Ids of memories that were embedded by their beginning only: they exceed the model's input."""
         found = list[str]()
         for layer in self._layers:
             held = layer.vectors.cut if layer.vectors is not None else frozenset[bytes]()
@@ -500,7 +500,7 @@ class Builder:
         before = self._map.chains if self._map is not None else None
         return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
-    def _embedded(self, memory: Memory, text: str) -> str:
+    def _text_for_main_model(self, memory: Memory, text: str) -> str:
         """Return a text as the first model embeds it, "" if the second model does."""
         if self._second is not None and self._second.takes(text):
             return ""

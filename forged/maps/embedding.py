@@ -190,7 +190,7 @@ class EmbeddingQueue:
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts that are not asked for now, by hash: the reason and the time of the next try.
+        """Refused texts that are not sent for now, by hash: the reason and the time of the next try.
 
         The mapping is replaced, never changed.
         """
@@ -347,11 +347,11 @@ class EmbeddingRun:
             for at in starts:
                 async with self.turn():
                     await asyncio.sleep(0)  # an embedder that never waits must let other tasks run
-                    await self._embed(items[at : at + size])
+                    await self._embed_chunk(items[at : at + size])
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
         async with self.turn():
-            await self._embed(items[:size])
+            await self._embed_chunk(items[:size])
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
         for task in tasks:
             task.add_done_callback(ignore_failure)
@@ -362,13 +362,13 @@ class EmbeddingRun:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _embed(self, part: Chunk) -> None:
+    async def _embed_chunk(self, part: Chunk) -> None:
         """Embed a chunk; isolate and set aside the texts in it that the endpoint refuses."""
         while part:
-            error = await self._try(part, _CHUNK_S, self._purpose)
+            error = await self._embed_once(part, _CHUNK_S, self._purpose)
             if error is not None and error.reason != "bad_input":  # an endpoint that refuses answers
                 await self._check_endpoint(error)
-                error = await self._try(part, _CHUNK_S) if error.reason in _MAY_PASS else error
+                error = await self._embed_once(part, _CHUNK_S) if error.reason in _MAY_PASS else error
             part = await self._isolate(part) if error is not None else []
 
     async def _isolate(self, part: Chunk) -> Chunk:
@@ -376,7 +376,7 @@ class EmbeddingRun:
         aside: Chunk = []
         while len(part) > 1:
             middle = len(part) // 2
-            if await self._try(part[:middle], _HALF_S) is None:
+            if await self._embed_once(part[:middle], _HALF_S) is None:
                 part = part[middle:]  # not tried: it holds the culprit, if any text does
             else:
                 part, aside = part[:middle], part[middle:] + aside
@@ -385,11 +385,11 @@ class EmbeddingRun:
 
     async def _try_alone(self, suspect: tuple[bytes, str]) -> None:
         """Embed a suspect text alone, twice at most; set it aside if it fails and the endpoint does not."""
-        alone = await self._try([suspect], _ALONE_S)
+        alone = await self._embed_once([suspect], _ALONE_S)
         if alone is None:
             return
         await self._check_endpoint(alone)
-        again = await self._try([suspect], _ALONE_S)
+        again = await self._embed_once([suspect], _ALONE_S)
         if again is not None:
             self.culprits[suspect[0]] = f"{again.reason}: {again}"
             self.count_finished(1)
@@ -404,7 +404,7 @@ class EmbeddingRun:
         if self._identity.key != before:
             raise ModelReplacedError(f"{error}", reason="bad_reply")
 
-    async def _try(
+    async def _embed_once(
         self, part: Chunk, within_s: float, purpose: Purpose | None = None
     ) -> ProviderError | None:
         """Embed a chunk by one call; return the error if a text may have caused it, else raise it."""

@@ -178,7 +178,7 @@ def _refusal(asked: Document) -> str:
 async def _write_document(
     memories: MemoryParts, index: RootIndex, made: _PlannedDocument, patch: FactsPatch
 ) -> tuple[DocumentOutcome, int]:
-    """Write a document's missing pieces, share them, and remove replaced ones; return outcome, generation."""
+    """Write a document's missing pieces, share them, remove replaced ones; return outcome, generation."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, patch=patch) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]
