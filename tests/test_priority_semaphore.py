@@ -132,7 +132,7 @@ class _Failing:
         await search.gathered(self.deadline, {"one": self.fail()}, self.fail())
 
     async def together(self):
-        await GroupCommit(self.fail, 9).ask(1)
+        await GroupCommit(self.fail, 9).submit(1)
 
     async def one_look_for_all(self):
         await resolver._LookupCache(self.fail, time.monotonic).find("key")

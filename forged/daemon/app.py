@@ -195,7 +195,7 @@ class DaemonRun:
             self._start_task(self._fd_store.run(daemon.indexer, self._remembered))
             self._start_task(process.housekeeping(daemon, self._state_dir))
             self._start_task(process.sweep_sessions(daemon))
-            self._start_task(absent.follow_absent(daemon.memories))
+            self._start_task(absent.sweep_absent_daily(daemon.memories))
             daemon.indexer.events.listen(partial(process.record_seen_memories, daemon))
             self._start_task(restore.resume(daemon.memories))
             self._start_task(daemon.trust.remove_unwanted_lines())

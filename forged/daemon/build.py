@@ -91,7 +91,7 @@ def make_root_sync(memories: MemoryParts) -> RootSync | None:
         indexer=memories.indexer,
         writer=memories.writer,
         trust=memories.trust,
-        take_away=partial(removal.forgotten_elsewhere, memories),
+        take_away=partial(removal.apply_remote_forget, memories),
     )
 
 
@@ -117,7 +117,7 @@ def build(
     )
     session_views = SessionViews(session_memories, indexer)
     retriever = _make_retriever(config, models, metrics, governor, indexer.second)
-    trust.join(indexer.follow, indexer.snapshot)
+    trust.join(indexer.refresh, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared_server(
         config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch

@@ -254,7 +254,7 @@ class FdStore:
         name, now = _stored_name(pack_name(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
-        vector_pack = await indexer.packed(index)
+        vector_pack = await indexer.pack_root(index)
         if name in self._held:
             self._drop(name)
         state = f"FDSTORE=1\nFDNAME={name}"

@@ -95,7 +95,7 @@ async def housekeeping(daemon: Daemon, state_dir: str) -> None:
     while True:
         now = time.time()
         try:
-            await asyncio.to_thread(daemon.memories.writer.trash.empty, now)
+            await asyncio.to_thread(daemon.memories.writer.trash.erase_expired, now)
             await asyncio.to_thread(atomic.sweep_at, state_dir, now - _TEMPS_S)
         except OSError as error:  # no reason to end the daemon
             logger.warning("state directory not tidied error=%s", error)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from forged.map.gate import (
         GateScore,
         admission_limit,
+        evidence_threshold,
         gate_decisions,
         is_hopeless,
         label_confidence,
         may_follow,
         score_search,
-        threshold,
     )
     from forged.map.lexical import LexicalIndex
     from forged.map.packing import build_dense, edit_dense
@@ -51,6 +51,7 @@ __all__ = [
     "carry_calibration",
     "compare_batch",
     "edit_dense",
+    "evidence_threshold",
     "follow_links",
     "gate_decisions",
     "is_hopeless",
@@ -62,7 +63,6 @@ __all__ = [
     "search_maps",
     "splice_lexical",
     "thin_calibration",
-    "threshold",
 ]
 
 __getattr__ = door(
@@ -70,8 +70,8 @@ __getattr__ = door(
     baseline=("Baseline", "LEAST_DIMENSION", "carry_calibration", "thin_calibration"),
     dense=("DenseIndex",),
     gate=(
-        *("GateScore", "is_hopeless", "may_follow", "label_confidence", "admission_limit", "threshold"),
-        *("gate_decisions", "score_search"),
+        *("GateScore", "is_hopeless", "may_follow", "label_confidence", "admission_limit"),
+        *("evidence_threshold", "gate_decisions", "score_search"),
     ),
     lexical=("LexicalIndex",),
     packing=("build_dense", "edit_dense"),

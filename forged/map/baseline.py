@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import DenseIndex, cosines_into
+from forged.map.dense import DenseIndex, write_cosines
 from forged.models import Vectors
 
 # Own set, area under the curve of unrelated against related: 0.86, 0.91, 0.91 for 0, 1, 2; 3-6 equal 2.
@@ -28,7 +28,7 @@ _SAME = 1e-6
 
 
 class Baseline(msgspec.Struct, frozen=True, eq=False):
-    """Common part of everyday messages, for vectors of d numbers by the embedder of `key`.
+    """Means and main directions of everyday messages' vectors, by the embedder of `key`.
 
     `query_mean` and `passage_mean` (d,) are their means as queries and passages. `dropped_axes` (2, d) are
     unit directions. `messages` (b, d) are the messages as queries, without mean and axes, of unit length.
@@ -42,7 +42,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, key: str, queries: Vectors, passages: Vectors) -> Baseline:
-        """Compute the baseline from the same messages as queries and as passages, unit rows (b, d) each."""
+        """Compute the baseline of everyday messages from their unit rows (b, d) as queries and passages."""
         query_mean, passage_mean = queries.mean(axis=0), passages.mean(axis=0)
         spread = np.vstack([queries - query_mean, passages - passage_mean])
         values, directions = np.linalg.eigh(spread @ spread.T)  # (2b, 2b): a tenth of the work of an SVD
@@ -59,18 +59,18 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def directions(self) -> Vectors:
-        """The vectors that every row is multiplied with once, (2 + axes, d): the axes and both means."""
+        """Vectors (2 + axes, d) that each row is multiplied with: the dropped axes and both means."""
         return np.vstack([self.dropped_axes, self.query_mean, self.passage_mean])
 
     def scales(self, products: Vectors) -> NDArray[np.float32]:
-        """Return the inverse of each row's remaining length, (n,), by its products; 0 for none."""
+        """Return for each row the inverse of its length without mean and axes, (n,); 0 if nothing remains."""
         along = products[:-2] - (self.dropped_axes @ self.passage_mean)[:, None]
         square = 1 - 2 * products[-1] + self.passage_mean @ self.passage_mean
         square -= np.einsum("ij,ij->j", along, along)
         scales: NDArray[np.float32] = np.where(square > _SAME, 1 / np.sqrt(np.maximum(square, _SAME)), 0)
         return scales.astype(np.float32)
 
-    def of_messages(
+    def message_cosines(
         self, products: Vectors, scales: NDArray[np.float32], some: NDArray[np.intp] | None = None
     ) -> Vectors:
         """Turn products of messages with unit rows into cosines without mean and axes of the rows."""
@@ -80,7 +80,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
 
 class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """Values of the rows of one dense index against a baseline.
+    """Products, scales and best cosines of a dense index's rows against a baseline, computed once.
 
     `products` float32 (2 + axes, n) are the products of each row with the dropped axes and the query mean,
     and ones. `scales` float32 (n,) are the inverse of each row's length without mean and axes, 0 if nothing
@@ -96,32 +96,32 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, index: DenseIndex, baseline: Baseline) -> Calibration:
-        """Compute the calibration of all rows: 64 products a row, 15 ms at 10,000. One row has a vector."""
+        """Compute the calibration of an index with at least one vector: 15 ms for 10,000 rows."""
         directions = baseline.directions
         products = np.empty((len(directions), len(index)), np.float32)
-        cosines_into(products, index, directions)
+        write_cosines(products, index, directions)
         scales, products[-1] = baseline.scales(products), 1
         scales[index.missing] = 0
         cosines = np.empty((len(baseline.messages), len(index)), np.float32)
-        cosines_into(cosines, index, baseline.messages)
-        cosines = baseline.of_messages(cosines, scales)
+        write_cosines(cosines, index, baseline.messages)
+        cosines = baseline.message_cosines(cosines, scales)
         cosines[:, index.missing] = -np.inf
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
-    def thinned(self, index: DenseIndex) -> Calibration:
-        """Return the calibration with more rows missing; compare messages that lost their best row."""
+    def after_removal(self, index: DenseIndex) -> Calibration:
+        """Return the calibration with more rows missing; messages that lost their best row get another."""
         lost = np.flatnonzero(index.missing[self.holders])
         if not len(lost):
             return self
         cosines = np.empty((len(lost), len(index)), np.float32)
-        cosines_into(cosines, index, self.baseline.messages[lost])
-        cosines = self.baseline.of_messages(cosines, self.scales, lost)
+        write_cosines(cosines, index, self.baseline.messages[lost])
+        cosines = self.baseline.message_cosines(cosines, self.scales, lost)
         cosines[:, index.missing] = -np.inf
         best, holders = self.best.copy(), self.holders.copy()
         best[lost], holders[lost] = cosines.max(axis=1), cosines.argmax(axis=1)
         return Calibration(self.baseline, self.products, self.scales, best, holders)
 
-    def edited(self, places: NDArray[np.int64], index: DenseIndex) -> Calibration:
+    def after_edit(self, places: NDArray[np.int64], index: DenseIndex) -> Calibration:
         """Return the calibration of an index after an edit: row i was `places[i]`, or is new at -1.
 
         The cost is that of the new rows, unless a row is gone that was the best of a message.
@@ -138,10 +138,10 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         scales, best = np.zeros(len(index), np.float32), self.best
         products[:, kept], scales[kept] = self.products[:, places[kept]], self.scales[places[kept]]
         if len(fresh):
-            rows = index.some(fresh)
+            rows = index.rows_at(fresh)
             of_fresh = self.baseline.directions @ rows.T
             products[:-1, fresh], scales[fresh] = of_fresh[:-1], self.baseline.scales(of_fresh)
-            cosines = self.baseline.of_messages(self.baseline.messages @ rows.T, scales[fresh])
+            cosines = self.baseline.message_cosines(self.baseline.messages @ rows.T, scales[fresh])
             higher = cosines.max(axis=1) > best
             holders = np.where(higher, fresh[cosines.argmax(axis=1)], holders)
             best = np.maximum(best, cosines.max(axis=1))
@@ -153,8 +153,8 @@ kept_calibrations: WeakKeyDictionary[DenseIndex, Calibration] = WeakKeyDictionar
 
 
 def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
-    """Return the calibration of an index with at least one vector, computed once."""
-    known = _known(index, baseline)
+    """Return the calibration of an index with at least one vector, computed once and then cached."""
+    known = _cached_calibration(index, baseline)
     if known is None:
         known = kept_calibrations[index] = Calibration.of(index, baseline)
     return known
@@ -163,16 +163,16 @@ def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
 def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
-    """Calibrate an index from that of `before`, if there is one; an index of another model is skipped.
+    """Cache a calibration for an edited index, derived from that of `before` if that has one.
 
     Row i of the index was row `places[i]` of `before`, or is new at -1.
     """
-    _calibrate(before, index, baseline, lambda known: known.edited(places, index))
+    _calibrate(before, index, baseline, lambda known: known.after_edit(places, index))
 
 
 def thin_calibration(before: DenseIndex | None, index: DenseIndex, baseline: Baseline) -> None:
-    """Calibrate an index that is `before` with more rows missing; skip one of another model."""
-    _calibrate(before, index, baseline, lambda known: known.thinned(index))
+    """Cache a calibration for an index that is `before` with more rows missing; skip another model's."""
+    _calibrate(before, index, baseline, lambda known: known.after_removal(index))
 
 
 def _calibrate(
@@ -181,15 +181,17 @@ def _calibrate(
     baseline: Baseline,
     derive: Callable[[Calibration], Calibration],
 ) -> None:
-    if not index.present or not baseline.fits(index):
+    """Cache a calibration for an index: derived from that of `before` if it has one, else computed."""
+    if not index.vector_count or not baseline.fits(index):
         return
-    known = None if before is None else _known(before, baseline)
+    known = None if before is None else _cached_calibration(before, baseline)
     if known is None:
         calibration_of(index, baseline)
     else:
         kept_calibrations[index] = derive(known)
 
 
-def _known(index: DenseIndex, baseline: Baseline) -> Calibration | None:
+def _cached_calibration(index: DenseIndex, baseline: Baseline) -> Calibration | None:
+    """Return the cached calibration of an index against this baseline, if there is one."""
     known = kept_calibrations.get(index)
     return known if known is not None and known.baseline is baseline else None

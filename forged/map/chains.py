@@ -36,7 +36,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         return self.head_of.get(memory_id, memory_id)
 
     def concurrent_with(self, memory_id: str) -> tuple[str, ...]:
-        """Return the other heads of a fork; nothing unless this memory is one of the heads."""
+        """Return the other heads of a forked chain; none if this memory is not one of its heads."""
         head = self.head(memory_id)
         heads = (*self.concurrent_heads.get(head, ()), head)
         return tuple(each for each in heads if each != memory_id) if memory_id in heads else ()
@@ -79,15 +79,15 @@ def build_chains(memories: Collection[Memory]) -> Chains:
     members: dict[str, tuple[str, ...]] = {}
     flags: dict[str, tuple[str, ...]] = {}
     concurrent_heads: dict[str, tuple[str, ...]] = {}
-    for group in _connected(successors):
+    for group in _connected_ids(successors):
         present = sorted((everyone[i] for i in group if i in everyone), key=lambda m: m.age_key)
         head = present[-1].id
-        ends = _unreplaced(present)
+        ends = _unreplaced_ids(present)
         if len(ends) > 1:
             concurrent_heads[head] = tuple(
                 memory.id for memory in present if memory.id in ends and memory.id != head
             )
-        odd = _oddities(present, everyone, is_forked=len(ends) > 1)
+        odd = _chain_flags(present, everyone, is_forked=len(ends) > 1)
         if odd:
             flags[head] = odd
         if len(present) > 1:
@@ -96,19 +96,19 @@ def build_chains(memories: Collection[Memory]) -> Chains:
     return Chains(head_of, members, flags, concurrent_heads)
 
 
-def _unreplaced(present: Sequence[Memory]) -> set[str]:
-    """Return the ids of a chain that no member replaces."""
+def _unreplaced_ids(present: Sequence[Memory]) -> set[str]:
+    """Return the ids of those members of a chain that no other member replaces."""
     return {memory.id for memory in present}.difference(*map(replaced_ids, present))
 
 
 def replaced_ids(memory: Memory) -> set[str]:
-    """Return the ids that a memory says it replaces, its own left out."""
+    """Return the ids that a memory names in `supersedes` or links as superseded, except its own."""
     named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
     return (named | {memory.supersedes or ""}) - {memory.id}
 
 
-def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
-    """Group ids that `supersedes` joins, including ids that no longer exist."""
+def _connected_ids(successors: Iterable[Memory]) -> Iterable[list[str]]:
+    """Yield the ids of each chain: those that `supersedes` joins, also ids without a memory."""
     neighbours: dict[str, list[str]] = {}
     for memory in successors:
         older = memory.supersedes or ""
@@ -126,7 +126,10 @@ def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
             yield group
 
 
-def _oddities(present: Sequence[Memory], everyone: dict[str, Memory], *, is_forked: bool) -> tuple[str, ...]:
+def _chain_flags(
+    present: Sequence[Memory], everyone: dict[str, Memory], *, is_forked: bool
+) -> tuple[str, ...]:
+    """Return the flags of a chain: missing:<id> for ids without a memory, fork, cycle."""
     links = [memory.supersedes for memory in present if memory.supersedes]
     missing = sorted({older for older in links if older not in everyone})
     found = [f"missing:{older}" for older in missing]

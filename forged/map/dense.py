@@ -55,28 +55,28 @@ class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True)
         return int(self.blocks.shape[1])
 
     def row(self, number: int) -> Vectors:
-        """Return one row, (d,), as a view."""
+        """Return the vector of one row, (d,), as a view."""
         return self.blocks[number // BLOCK, :, number % BLOCK]
 
-    def some(self, numbers: NDArray[np.intp]) -> Vectors:
-        """Return some rows, (c, d), as a copy."""
+    def rows_at(self, numbers: NDArray[np.intp]) -> Vectors:
+        """Return the vectors of the numbered rows, (c, d), as a copy."""
         rows: Vectors = self.blocks[numbers // BLOCK, :, numbers % BLOCK]
         return rows
 
     def without(self, gone: NDArray[np.bool_]) -> DenseIndex:
         """Return the index with these rows missing. All rows that are missing so far must be zero."""
         rows = np.flatnonzero(gone & ~self.missing)
-        total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
+        total = self.total - self.rows_at(rows).sum(axis=0, dtype=np.float64)
         return DenseIndex(self.key, self.blocks, self.missing | gone, total, rows)
 
     @cached_property
-    def present(self) -> int:
+    def vector_count(self) -> int:
         """Number of rows with a vector."""
         return len(self) - int(np.count_nonzero(self.missing))
 
 
 class Centre(msgspec.Struct, frozen=True, eq=False):
-    """Values for centring cosines, for some indexes that are searched together.
+    """Means of all indexes that are searched together, and the factors that centre each row's cosine.
 
     `means` float32 (2, d) are those of other rows and of CJK rows; `mixed` is True if there are both. Each
     index has three arrays. `scripts` intp (n,) is the number of the mean that a row loses. `shifts` float32
@@ -93,7 +93,7 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
     def apply(
         self, index: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
     ) -> None:
-        """Write the cosines between centred rows and queries, times each query's distance to its mean.
+        """Write centred cosines of one index to `out`, each times its query's distance to the mean.
 
         `cjk` (q,) is True for CJK queries. Scores are standardised next, which drops the constant.
         """
@@ -105,17 +105,17 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
 
     def rows(self, index: int, of: DenseIndex, numbers: NDArray[np.intp]) -> Vectors:
         """Return centred unit rows (c, d) of some rows of an index; zero for missing rows."""
-        rows = of.some(numbers)
+        rows = of.rows_at(numbers)
         rows -= self.means[self.scripts[index][numbers]] if self.mixed else self.means[0]
         rows *= self.scales[index][numbers, None]
         return rows
 
 
-def cosines_into(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
+def write_cosines(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
     """Write the cosines of `queries` (q, d) with all rows of `index`, shape (q, n), into `out`."""
     if len(queries) == 1:  # OpenBLAS is slower for one row than for two
         two = np.empty((2, out.shape[1]), np.float32)
-        cosines_into(two, index, np.repeat(queries, 2, axis=0))
+        write_cosines(two, index, np.repeat(queries, 2, axis=0))
         out[0] = two[0]
         return
     whole, rest = divmod(len(index), BLOCK)
@@ -131,19 +131,19 @@ def joint_centre(
     cjk: Sequence[NDArray[np.bool_]],
     extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
 ) -> Centre | None:
-    """Return the centre of indexes of one dimension, or None while they hold fewer than 50 vectors.
+    """Return the cached centre of indexes of one dimension; None while they hold fewer than 50 vectors.
 
     `cjk` is True for CJK rows of each index. The `extra` indexes, with their own flags, are centred after the
     others and do not count for the means. The first call costs as much as a query. The result is kept as long
     as the first index lives.
     """
-    if sum(index.present for index in indexes) < _CENTRED_FROM:
+    if sum(index.vector_count for index in indexes) < _CENTRED_FROM:
         return None
     known = _centres.get(indexes[0])
     others = [*indexes[1:], *(index for index, _ in extra)]
     if known is not None and [other() for other in known[0]] == others:
         return known[1]
-    fresh = _centre(indexes, cjk, extra)
+    fresh = _compute_centre(indexes, cjk, extra)
     _centres[indexes[0]] = (tuple(map(ref, others)), fresh)
     return fresh
 
@@ -152,18 +152,19 @@ def joint_centre(
 _centres: WeakKeyDictionary[DenseIndex, tuple[tuple[ref[DenseIndex], ...], Centre]] = WeakKeyDictionary()
 
 
-def _centre(
+def _compute_centre(
     indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
     extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
 ) -> Centre:
-    present = sum(index.present for index in indexes)
+    """Compute the means by script, and for each row the products and the distance that centre it."""
+    present = sum(index.vector_count for index in indexes)
     total = np.sum([index.total for index in indexes], axis=0)
     found = [np.flatnonzero(own & ~index.missing) for index, own in zip(indexes, cjk, strict=True)]
     count, cjk_total = sum(map(len, found)), np.zeros_like(total)
     if 0 < count < present:
         for index, rows in zip(indexes, found, strict=True):
-            cjk_total += index.some(rows).sum(axis=0, dtype=np.float64)
+            cjk_total += index.rows_at(rows).sum(axis=0, dtype=np.float64)
     else:
         count = 0  # one script is one mean
     drawn = _DRAWN_BY / present * total
@@ -176,18 +177,18 @@ def _centre(
     everything = [*zip(indexes, cjk, strict=True), *extra]
     scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for _, own in everything)
     distances = [
-        _distances(index, means, script) for (index, _), script in zip(everything, scripts, strict=True)
+        _mean_products(index, means, script) for (index, _), script in zip(everything, scripts, strict=True)
     ]
     shifts, scales = zip(*distances, strict=True)
     return Centre(means, count > 0, scripts, shifts, scales)
 
 
-def _distances(
+def _mean_products(
     index: DenseIndex, means: NDArray[np.float32], script: NDArray[np.intp]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return each row's products with the means, (2, n), and its inverse distance to its own mean, (n,)."""
     shifts = np.empty((len(means), len(index)), np.float32)
-    cosines_into(shifts, index, means)
+    write_cosines(shifts, index, means)
     own = np.take_along_axis(shifts, script[None], axis=0)[0]
     squared = 1 - 2 * own + (means * means).sum(axis=1)[script]
     scale = np.zeros_like(own)

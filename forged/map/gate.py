@@ -44,13 +44,13 @@ _SAME = 1e-6
 _NORMAL = NormalDist()
 
 
-def threshold(min_score: float) -> float:
+def evidence_threshold(min_score: float) -> float:
     """Return the evidence that the given share of unrelated requests does not reach; -inf for 0 or less."""
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 
 
 class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Evidence that one search is about its queries.
+    """Evidence that the results of one search are about its queries, for the request and for each row.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` without
     a baseline or odds. `cosines` float32 (queries, rows) are those without the baseline, times `lengths`
@@ -77,30 +77,31 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the evidence of some rows, each by its map and its row there."""
         if self.evidence == UNGATED:
             return [UNGATED] * len(rows)
-        fresh = [each for each in rows if each not in self._known]
+        fresh = [each for each in rows if each not in self._cached_evidence]
         if fresh:
-            self._known.update(zip(fresh, self._compute_evidence(fresh), strict=True))
-        return [self._known[each] for each in rows]
+            self._cached_evidence.update(zip(fresh, self._compute_evidence(fresh), strict=True))
+        return [self._cached_evidence[each] for each in rows]
 
     @cached_property
-    def _known(self) -> dict[tuple[int, int], float]:
+    def _cached_evidence(self) -> dict[tuple[int, int], float]:
         return {}
 
     def _compute_evidence(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        """Compute the evidence of rows: by vectors and words, or by words for a row without a vector."""
         columns = np.array([self.found.column(*each) for each in rows], np.intp)
-        odds = None if self.odds is None else _weighted_rows(self.found, self._odds_of(self.odds, columns))
+        odds = None if self.odds is None else _weigh_rows(self.found, self._odds_of(self.odds, columns))
         if self.cosines is None or self.lengths is None:
-            return self._by_words(odds, len(rows))
+            return self._words_to_evidence(odds, len(rows))
         heights = (self.cosines[:, columns] / self.lengths - self.usual) / self.spread
-        found = self._typical(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
+        found = self._best_with_message(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
         bare = self.cosines[0, columns] == -np.inf
         if not bare.any():
             return found
-        by_words = self._by_words(odds, len(rows))
+        by_words = self._words_to_evidence(odds, len(rows))
         return [other if alone else own for own, other, alone in zip(found, by_words, bare, strict=True)]
 
     def _odds_of(self, odds: LexicalOdds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the odds of columns, (queries, n)."""
+        """Return the log odds by words of some columns of the search, (queries, n)."""
         found = np.empty((odds.queries, len(columns)))
         for part, own in enumerate(self.found.columns):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
@@ -108,10 +109,12 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
                 found[:, here] = odds.of_rows(part, columns[here] - own.start)
         return found
 
-    def _by_words(self, odds: NDArray[np.float64] | None, count: int) -> list[float]:
-        return [UNGATED] * count if odds is None else list(map(_standard, self._typical(odds)))
+    def _words_to_evidence(self, odds: NDArray[np.float64] | None, count: int) -> list[float]:
+        """Turn odds by words into the evidence of each row; `UNGATED` without odds."""
+        return [UNGATED] * count if odds is None else [*map(_to_deviations, self._best_with_message(odds))]
 
-    def _typical(self, values: NDArray[np.floating]) -> list[float]:
+    def _best_with_message(self, values: NDArray[np.floating]) -> list[float]:
+        """Return each row's best value of all queries, averaged with that of the user's own message."""
         best, message = values.max(axis=0).astype(np.float64), self.found.message
         typical = best if message is None or len(values) == 1 else (best + values[message]) / 2
         result: list[float] = typical.tolist()
@@ -119,16 +122,16 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
-    """Score a search; by words alone until there is a baseline of its model.
+    """Compute the evidence of a search; by words alone until there is a baseline of its model.
 
     The mean of the queries counts: one lucky guess among five hypotheses admitted a third of the unrelated.
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
         return GateScore(found, UNGATED)
     odds = None if found.matches is None else LexicalOdds.of(found.matches)
-    calibrations = _calibrations_of(found, baseline)
+    calibrations = _part_calibrations(found, baseline)
     if baseline is None or not calibrations:
-        return GateScore(found, _of_words(found, odds), odds=odds)
+        return GateScore(found, _word_evidence(found, odds), odds=odds)
     cosines, lengths = _without_baseline(found, baseline, calibrations)
     if (shares := found.shares) is not None:
         cosines, lengths = (shares @ (cosines / lengths))[None], np.ones((1, 1), np.float32)
@@ -137,56 +140,57 @@ def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
     above = usual - mean
     spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
     heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
-    evidence = _of_both(found, odds, heights, calibrations)
+    evidence = _joint_evidence(found, odds, heights, calibrations)
     return GateScore(found, evidence, cosines, lengths, float(mean), spread, odds)
 
 
-def _of_both(
+def _joint_evidence(
     found: MapSearch,
     odds: LexicalOdds | None,
     heights: NDArray[np.float64],
     calibrations: Mapping[int, Calibration],
 ) -> float:
-    """Return the evidence of vectors, by the height of each query's best row, and of words."""
+    """Return the evidence of a request by vectors and words; `heights` are the best rows' per query."""
     if odds is None:
         return float(heights.sum() / len(heights))
-    words = _weighted(found, clip_odds(odds.best()))
+    words = _weigh_queries(found, clip_odds(odds.best()))
     evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
     homes = [place for place, home in enumerate(found.maps) for _ in home.parts]
     known = {homes[number] for number in calibrations}
     # A map whose vectors are not embedded yet counts by its words alone.
     bare = [number for number, home in enumerate(homes) if home not in known]
-    return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
+    return evidence if len(known) == len(found.maps) else max(evidence, _word_evidence(found, odds, bare))
 
 
-def _of_words(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
-    """Return the evidence of words: the standard score of an unrelated message with such odds."""
-    return (
-        UNGATED if odds is None else _standard(float(_weighted(found, clip_odds(odds.best(indexes))).mean()))
-    )
+def _word_evidence(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
+    """Return the evidence of a request by words: as deviations above an unrelated message."""
+    if odds is None:
+        return UNGATED
+    return _to_deviations(float(_weigh_queries(found, clip_odds(odds.best(indexes))).mean()))
 
 
-def _weighted(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weigh_queries(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values of queries, (queries,), or the weighted mean of a message and its context, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
 
 
-def _weighted_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weight the values of several rows, (queries, n), each row for itself."""
+def _weigh_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values (queries, n), or for each row the weighted mean of a message and its context, (1, n)."""
     if found.shares is None:
         return values
     return np.array([[found.shares @ each for each in np.ascontiguousarray(values.T)]])
 
 
-def _standard(odds: float) -> float:
+def _to_deviations(odds: float) -> float:
+    """Convert log odds to standard deviations above unrelated messages, by the bound on chance."""
     return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))
 
 
 # --- vectors -----------------------------------------------------------------------------------------
 
 
-def _calibrations_of(found: MapSearch, baseline: Baseline | None) -> dict[int, Calibration]:
-    """Return the calibrations by part, for those compared with the queries and of the baseline's model."""
+def _part_calibrations(found: MapSearch, baseline: Baseline | None) -> dict[int, Calibration]:
+    """Return the calibration of each compared part, by its number, if its model is the baseline's."""
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
@@ -197,7 +201,7 @@ def _calibrations_of(found: MapSearch, baseline: Baseline | None) -> dict[int, C
         if (known := kept_calibrations.get(index)) is not None and known.baseline is baseline
         else calibration_of(index, baseline)
         for n, index in fit
-        if index.present
+        if index.vector_count
     }
 
 
@@ -240,7 +244,7 @@ LEAST, MOST = -2.0, 10.0
 
 
 class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
-    """Log odds by words: `rows[index]` are float64 (queries, rows), before the size of the store counts."""
+    """Log odds by words that a query was written with a row in mind: `rows[index]` (queries, rows)."""
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[int, ...]
@@ -248,8 +252,9 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, matches: TermMatches) -> LexicalOdds:
-        prior = _prior_of(matches.terms)
-        rows = tuple(_of_index(matches, number, prior) for number in range(len(matches.indexes)))
+        """Compute the log odds of every row of the matched indexes for every query."""
+        prior = _term_shares(matches.terms)
+        rows = tuple(_index_odds(matches, number, prior) for number in range(len(matches.indexes)))
         return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
     def best(self, indexes: Sequence[int] | None = None) -> NDArray[np.float64]:
@@ -263,7 +268,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         return odds - float(np.log(size))
 
     def of_rows(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the odds of some rows of an index, (queries, n), within the limits."""
+        """Return the odds of some rows of an index, (queries, n), from LEAST to MOST."""
         known = self.rows[index]
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
         found[:, there] = clip_odds(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
@@ -276,19 +281,20 @@ def clip_odds(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return within
 
 
-def _of_index(matches: TermMatches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def _index_odds(matches: TermMatches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log likelihood ratios of an index's rows for all queries, (queries, rows)."""
     index = matches.indexes[number]
     in_row = 1 / np.maximum(index.lengths, _SHORTEST)
     odds = np.zeros((len(matches.stem_ends), len(in_row)))
     for query in range(len(odds)):
-        odds[query] = _of_query(matches, number, query, prior, in_row)
+        odds[query] = _query_odds(matches, number, query, prior, in_row)
     return odds
 
 
-def _of_query(
+def _query_odds(
     matches: TermMatches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
-    """Return the log likelihood ratio of an index's rows; `in_row` is a term's share of each row."""
+    """Return the log likelihood ratio of each row for one query; `in_row` is a term's share of a row."""
     first, last = matches.begins[query], matches.stem_ends[query]
     if first == last:
         return 0.0
@@ -306,15 +312,16 @@ def _of_query(
     return np.asarray(sums + (last - first) * np.log1p(-share), np.float64)
 
 
-def _prior_of(wanted: Terms) -> NDArray[np.float64]:
+def _term_shares(wanted: Terms) -> NDArray[np.float64]:
     """Return the share of each term in everyday messages; rare terms get a minimum."""
-    known, share = _prior()
+    known, share = _everyday_shares()
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
 
 
 @cache
-def _prior() -> tuple[Terms, NDArray[np.float64]]:
+def _everyday_shares() -> tuple[Terms, NDArray[np.float64]]:
+    """Return all terms of everyday texts, ascending, and the share of each; computed once."""
     said, counts = np.unique(_stems(EVERYDAY_MESSAGES), return_counts=True)
     common = _stems(EVERYDAY_WORDS)
     known = distinct(np.concatenate((said, common)))
@@ -334,7 +341,7 @@ def _stems(texts: Sequence[str]) -> Terms:
 
 
 class Margins(msgspec.Struct, frozen=True):
-    """Margins of a decision, in standard deviations below a strong request.
+    """Margins of the gate, in standard deviations below a strong request.
 
     A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
     one's evidence, or `least_part` if that one is beyond doubt; 0 for none. At most `most` are admitted.
@@ -351,7 +358,7 @@ class Margins(msgspec.Struct, frozen=True):
         return self.short if turn == 1 else self.weak
 
     def lowest(self, least: float, best: float) -> float:
-        """Return the evidence that a memory needs next to the best one."""
+        """Return the evidence that a memory needs, given that of the best one."""
         part = self.least_part if best >= _DOUBTLESS * least else self.part
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
@@ -371,7 +378,7 @@ FAINT, FAR, FULL = "faint", "far", "full"
 
 def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
     """Return True if no memory can be admitted, so that no candidates are needed."""
-    return gate_score.evidence < least - _margins(gate_score, turn).weak_at(turn)
+    return gate_score.evidence < least - _margins_for(gate_score, turn).weak_at(turn)
 
 
 def gate_decisions(
@@ -384,10 +391,10 @@ def gate_decisions(
     """
     if gate_score.evidence == UNGATED:
         return [each if n < most else replace(each, rejected=FULL) for n, each in enumerate(candidates)]
-    judged = list(_decided(gate_score, candidates, least, turn))
+    judged = list(_decide_each(gate_score, candidates, least, turn))
     enough = [n for n, each in enumerate(judged) if not each.rejected]
     enough.sort(key=lambda n: -judged[n].evidence)
-    for n in enough[_limit(_margins(gate_score, turn), turn, most) :]:
+    for n in enough[_most_admitted(_margins_for(gate_score, turn), turn, most) :]:
         judged[n] = replace(judged[n], admitted_as="", rejected=FULL)
     return judged
 
@@ -395,19 +402,20 @@ def gate_decisions(
 def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
     """Return the number of memories that a request may admit, whatever their evidence."""
     if turn:
-        return _limit(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
-    return _limit(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
+        return _most_admitted(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
+    return _most_admitted(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
 
 
-def _limit(margins: Margins, turn: int, most: int) -> int:
+def _most_admitted(margins: Margins, turn: int, most: int) -> int:
+    """Return how many memories a request may admit; fewer in the later turns of a session."""
     return min(most, margins.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else margins.most)
 
 
-def _decided(
+def _decide_each(
     gate_score: GateScore, candidates: Sequence[Ranked], least: float, turn: int
 ) -> Iterator[Ranked]:
-    """Decide on each candidate by itself, without a limit on their number."""
-    margins = _margins(gate_score, turn)
+    """Yield each candidate with the decision on it alone, without a limit on their number."""
+    margins = _margins_for(gate_score, turn)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
     best = max(evidence, default=0.0)
     lowest, hopeless = margins.lowest(least, best), is_hopeless(gate_score, least, turn=turn)
@@ -453,7 +461,8 @@ def may_follow(gate_score: GateScore, source: tuple[int, int], target: tuple[int
     return has_some or gate_score.evidence_of(*source) >= _DOUBTLESS * least
 
 
-def _margins(gate_score: GateScore, turn: int) -> Margins:
+def _margins_for(gate_score: GateScore, turn: int) -> Margins:
+    """Return the margins of a session's turn or of a single request, by vectors or by words alone."""
     if gate_score.cosines is None:
         return _SESSION_WORDS if turn else _ALONE_WORDS
     return _SESSION if turn else _ALONE

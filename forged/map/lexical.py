@@ -52,12 +52,12 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def size(self) -> int:
-        """Number of memories that count."""
+        """Number of memories that count, without those that are gone."""
         return len(self.lengths) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
 
     @cached_property
     def stems(self) -> int:
-        """Number of stems in all memories that count."""
+        """Total number of stems in all memories that count."""
         return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
 
     def without(self, gone: NDArray[np.bool_]) -> LexicalIndex:
@@ -90,8 +90,8 @@ class TermHits(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, index: LexicalIndex, spans: Ints) -> TermHits:
-        """Read stretches of postings; `spans` (2, t) are their starts and lengths."""
-        rows, lengths = _gathered(index.rows, spans), spans[1]
+        """Read the postings of a query's terms from an index; `spans` (2, t) are their starts and lengths."""
+        rows, lengths = _join_spans(index.rows, spans), spans[1]
         frequency = lengths
         if index.gone is not None:
             lost = np.flatnonzero(index.gone.take(rows))
@@ -122,20 +122,21 @@ class TermMatches(msgspec.Struct, frozen=True, eq=False):
         return np.sum(indexes, axis=0, dtype=np.intp) if indexes else np.zeros(len(self.terms), np.intp)
 
 
-def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> TermMatches:
-    """Look up the distinct terms of all queries in all indexes."""
+def match_terms(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> TermMatches:
+    """Look up the distinct terms of all queries in all indexes; return their postings."""
     ordered = list[Terms]()
     for query in queries:
         found = distinct(terms(query))
         stems = are_stems(found)
         ordered += found[stems], found[~stems]
     ends = tuple(accumulate(map(len, ordered), initial=0))
-    return _looked_up(indexes, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
+    return _look_up(indexes, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
 
 
-def _looked_up(
+def _look_up(
     indexes: Sequence[LexicalIndex], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
 ) -> TermMatches:
+    """Read the postings of the wanted terms, grouped by query, from all indexes."""
     spans = np.array([index.spans(wanted) for index in indexes], np.int32).reshape(
         len(indexes), 2, len(wanted)
     )
@@ -146,33 +147,33 @@ def _looked_up(
     return TermMatches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
 
 
-def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
+def _join_spans(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
     """Join stretches of postings; `spans` (2, t) are their starts and lengths."""
     return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
-def scores(matches: TermMatches) -> list[Scores]:
-    """Return the BM25 of every row for every query, float32 (queries, rows) for each index.
+def bm25_scores(matches: TermMatches) -> list[Scores]:
+    """Return the BM25 score of every row for every query, float32 (queries, rows) for each index.
 
     Scores are divided by the weight of the query's known terms, so that queries of any length can be
     compared. A memory with each stem once reaches about 1; the beginnings of its words add a fifth.
     """
-    weight = _weights(matches, matches.frequency)
+    weight = _term_weights(matches, matches.frequency)
     size = sum(index.size for index in matches.indexes)
     average = max(1.0, sum(index.stems for index in matches.indexes) / max(1, size))
     return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def cue_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
-    """Score the rows of the cues' indexes with the term frequencies of the memories, at least 1."""
-    cue_matches = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
+def cue_bm25_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+    """Return the BM25 scores of cues, with the term frequencies of the memories, at least 1."""
+    cue_matches = _look_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, cue_matches.frequency > 0)
-    weight = _weights(matches, known)
+    weight = _term_weights(matches, known)
     average = max(1.0, sum(index.stems for index in indexes) / max(1, sum(index.size for index in indexes)))
     return [_index_scores(cue_matches, number, weight, average) for number in range(len(indexes))]
 
 
-def _weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
+def _term_weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the weight that each term adds to a row with one occurrence, (t,)."""
     size = max(sum(index.size for index in matches.indexes), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
@@ -185,7 +186,7 @@ def _weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.fl
 
 
 def _index_scores(matches: TermMatches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
-    """Add up the weights of matching terms, damped by occurrences and length, (queries, rows)."""
+    """Return one index's BM25: weights of matching terms, damped by count and length, (queries, rows)."""
     index = matches.indexes[number]
     norm = (_K1 * (1 - _B + _B / average * index.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(index.lengths)), np.float32)
@@ -193,7 +194,7 @@ def _index_scores(matches: TermMatches, number: int, weight: NDArray[np.float64]
         hits, spans = matches.hits[number][query], matches.spans[number, :, first:last]
         if not len(hits.rows):
             continue
-        tf = _gathered(index.counts, spans).astype(np.float32)
+        tf = _join_spans(index.counts, spans).astype(np.float32)
         value = np.repeat(weight[first:last].astype(np.float32), hits.lengths)
         value *= tf
         tf += norm.take(hits.rows)

@@ -21,8 +21,8 @@ def build_dense(key: str, rows: Vectors) -> DenseIndex:
 
     A row with a value that is not finite counts as missing.
     """
-    rows, missing = _units(np.asarray(rows, np.float32))
-    return DenseIndex(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
+    rows, missing = _unit_rows(np.asarray(rows, np.float32))
+    return DenseIndex(key, _pack_blocks(rows), missing, rows.sum(axis=0, dtype=np.float64))
 
 
 def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseIndex:
@@ -30,23 +30,23 @@ def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int,
 
     Its row i is row `places[i]` of the older index; at -1 it is `fresh[i]`, or zero.
     """
-    blocks = _moved(index.blocks, places)
+    blocks = _move_rows(index.blocks, places)
     kept = places >= 0
     missing = np.ones(len(places), np.bool_)
     missing[kept] = index.missing[places[kept]]
     # Of two memories with one text both rows are the same row of the index.
     times = np.bincount(places[kept], minlength=len(index)) - 1
     other = np.flatnonzero(times)
-    total = index.total + np.einsum("i,ij->j", times[other], index.some(other), dtype=np.float64)
+    total = index.total + np.einsum("i,ij->j", times[other], index.rows_at(other), dtype=np.float64)
     where = np.array(sorted(fresh), np.int64)
     for few in np.split(where, range(_PACKED_AT_ONCE, len(where), _PACKED_AT_ONCE)):
-        vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], index.dimension))
+        vectors, missing[few] = _unit_rows(_stack_rows([fresh[row] for row in few.tolist()], index.dimension))
         blocks[few // BLOCK, :, few % BLOCK] = vectors
         total += vectors.sum(axis=0, dtype=np.float64)
     return DenseIndex(index.key, blocks, missing, total)
 
 
-def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
+def _unit_rows(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
     """Return rows of unit length, zero without a usable vector, and the mask of the missing ones."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     missing = ~np.isfinite(lengths) | (lengths == 0)
@@ -56,11 +56,13 @@ def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
     return rows, missing
 
 
-def _stacked(vectors: Sequence[Vectors], dimension: int) -> Vectors:
+def _stack_rows(vectors: Sequence[Vectors], dimension: int) -> Vectors:
+    """Return vectors as rows of one float32 matrix, also for none."""
     return np.array(vectors, np.float32).reshape(len(vectors), dimension)
 
 
-def _packed(rows: Vectors) -> Vectors:
+def _pack_blocks(rows: Vectors) -> Vectors:
+    """Return rows (n, d) as transposed blocks of 64 rows, the last one filled with zeros."""
     count = -(-len(rows) // BLOCK)
     blocks = np.zeros((count, rows.shape[1], BLOCK), np.float32)
     whole = len(rows) // BLOCK
@@ -70,7 +72,7 @@ def _packed(rows: Vectors) -> Vectors:
     return blocks
 
 
-def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
+def _move_rows(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
     """Return blocks with row `places[i]` of the given ones as row i, zero at -1; copies whole runs."""
     moved = np.zeros((-(-len(places) // BLOCK), *blocks.shape[1:]), np.float32)
     ends = (np.diff(places) != 1) | (places[1:] % BLOCK == 0)

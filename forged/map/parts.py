@@ -30,11 +30,13 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> Traits:
-        """Compute the traits of `memories`."""
-        created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
+        """Compute the dates and scripts of `memories`."""
+        created = np.fromiter(
+            (_epoch_seconds(memory.created_at) for memory in memories), np.int64, len(memories)
+        )
         return cls(created, are_cjk(memory.content for memory in memories))
 
-    def edited(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
+    def after_edit(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
         """Return the traits after an edit: rows `kept_new` were `kept_old`, rows `fresh` are computed."""
         created, is_cjk = np.zeros(len(memories), np.int64), np.zeros(len(memories), np.bool_)
         created[kept_new], is_cjk[kept_new] = self.created[kept_old], self.is_cjk[kept_old]
@@ -43,7 +45,8 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
         return Traits(created, is_cjk)
 
 
-def _seconds(created_at: str) -> int:
+def _epoch_seconds(created_at: str) -> int:
+    """Convert a creation time to whole seconds since the epoch, 0 if unknown."""
     return max(0, time_ns(created_at) // 1_000_000_000)
 
 
@@ -53,7 +56,7 @@ def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):
-    """Cues of a part's memories, one row each. They rank their memory and count in no statistics.
+    """Rows of a part's cues, lines that say when a memory is useful; they raise its rank only.
 
     `owners` intp (m,), ascending, are the rows of the memories with cues. `begins` intp (m,) are their first
     cues.
@@ -66,7 +69,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     dense: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> Cues:
-        """Return the same rows; those of memories that are gone no longer count."""
+        """Return the same cues, where those of memories that are gone no longer count."""
         lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
         return msgspec.structs.replace(
             self,
@@ -77,7 +80,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     def lift(
         self, values: NDArray[np.float32], ours: NDArray[np.float32], fixed: NDArray[np.bool_] | None = None
     ) -> None:
-        """Raise `values` (queries, rows) to the best of each row's cues in `ours` (queries, c).
+        """Raise `values` (queries, rows) in place to the best of each row's cues in `ours` (queries, c).
 
         Rows that are `fixed` keep their values.
         """
@@ -88,7 +91,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
 
 
 class MapPart(msgspec.Struct, frozen=True, eq=False):
-    """Memories whose rows were laid out together.
+    """Memories whose rows were laid out together, with their indexes and traits.
 
     `memories` are sorted by unique id. A memory's place among them is its row in both indexes and in the
     traits. An index is None until it is built. `gone` bool (n,) are rows that an edit replaced or removed
@@ -105,7 +108,7 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
     second: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> MapPart:
-        """Return the same rows with exactly these gone; copies nothing large."""
+        """Return the part with exactly these rows gone; copies nothing large."""
         return MapPart(
             self.memories,
             self.lexical.without(gone) if self.lexical is not None else None,
@@ -117,6 +120,6 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
         )
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """Yield the rows that are not gone, with their memories."""
+        """Yield the numbers of rows that are not gone, with their memories."""
         rows = enumerate(self.memories)
         return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])

@@ -48,13 +48,14 @@ class Postings(msgspec.Struct, frozen=True, eq=False):
         """Build the postings of memories 0 to n - 1; `docs` is consumed one by one."""
         parts: list[Postings] = []
         row = 0
-        for some in _parted(docs):
-            parts.append(_of_few(row, some))
+        for some in _batches(docs):
+            parts.append(_build_few(row, some))
             row += len(some)
-        return _joined(parts)
+        return _merge(parts)
 
 
-def _parted(docs: Iterable[Terms]) -> Iterator[list[Terms]]:
+def _batches(docs: Iterable[Terms]) -> Iterator[list[Terms]]:
+    """Yield the memories' terms in batches that can be sorted at once."""
     some: list[Terms] = []
     size = 0
     for doc in docs:
@@ -66,7 +67,7 @@ def _parted(docs: Iterable[Terms]) -> Iterator[list[Terms]]:
     yield some
 
 
-def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
+def _build_few(first_row: int, docs: Sequence[Terms]) -> Postings:
     """Build the postings of memories that can be sorted at once; the first of them is row `first_row`."""
     found = np.concatenate([*docs, _NO_TERMS])
     sizes = np.fromiter(map(len, docs), np.int32, len(docs))
@@ -74,31 +75,32 @@ def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
     stems = np.append(0, np.cumsum(are_stems(found), dtype=np.int32))
     lengths = np.diff(stems[np.append(0, np.cumsum(sizes))]).astype(np.int32)
 
-    order = _order(found)
+    order = _sort_order(found)
     found, holders = found[order], holders[order]
-    first = np.flatnonzero(_begins(found) | _begins(holders))
+    first = np.flatnonzero(_run_starts(found) | _run_starts(holders))
     counts = np.minimum(np.diff(first, append=len(found)), _MAX_TF).astype(np.uint8)
     found, holders = found[first], holders[first]
-    term = np.flatnonzero(_begins(found))
+    term = np.flatnonzero(_run_starts(found))
     frequency = np.diff(term, append=len(found)).astype(np.int32)
     return Postings(found[term], frequency, holders, counts, lengths)
 
 
-def _order(found: Terms) -> NDArray[np.intp]:
+def _sort_order(found: Terms) -> NDArray[np.intp]:
+    """Return the stable sort order of terms, by two radix sorts of 16 bits."""
     by_low = np.argsort((found & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
     by_high = np.argsort((found >> np.uint32(16)).astype(np.uint16)[by_low], kind="stable")
     return by_low[by_high]
 
 
-def _begins(values: NDArray[np.uint32] | Ints) -> NDArray[np.bool_]:
-    """Mark the first element of each run of equal values."""
+def _run_starts(values: NDArray[np.uint32] | Ints) -> NDArray[np.bool_]:
+    """Return True for the first element of each run of equal values."""
     begins = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=begins[1:])
     return begins
 
 
-def _joined(parts: Sequence[Postings]) -> Postings:
-    """Join the postings of all parts; the rows of each part are greater than those before."""
+def _merge(parts: Sequence[Postings]) -> Postings:
+    """Merge the postings of all parts; the rows of each part are greater than those before."""
     terms = distinct(np.concatenate([part.terms for part in parts]))
     places = [np.searchsorted(terms, part.terms) for part in parts]
     frequency = np.zeros(len(terms), np.int32)
@@ -141,7 +143,7 @@ def splice_lexical(
     ascending = np.argsort(added_new)
     new = Postings.of([added[number] for number in ascending.tolist()])
     found, fresh = np.repeat(new.terms, new.frequency), added_new[ascending][new.rows]
-    names, frequency, rows, counts = _renumbered(index, kept_old, kept_new)
+    names, frequency, rows, counts = _renumber_rows(index, kept_old, kept_new)
     unknown = new.terms[find_terms(names, new.terms) < 0]
     place = np.searchsorted(names, unknown)
     names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
@@ -158,16 +160,16 @@ def splice_lexical(
     return LexicalIndex(
         names[used],
         _offsets(frequency[used]),
-        _with(rows, at, fresh),
-        _with(counts, at, new.counts),
+        _insert_at(rows, at, fresh),
+        _insert_at(counts, at, new.counts),
         lengths,
     )
 
 
-def _renumbered(
+def _renumber_rows(
     index: LexicalIndex, kept_old: Ints, kept_new: Ints
 ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
-    """Return terms, frequencies, rows and counts of the memories that stay."""
+    """Return terms, frequencies, rows and counts of the memories that stay, with their new rows."""
     target = np.full(len(index.lengths), -1, np.int32)
     target[kept_old] = kept_new
     rows = np.empty_like(index.rows)
@@ -178,7 +180,7 @@ def _renumbered(
     gone = np.flatnonzero(rows < 0)
     term = np.searchsorted(index.offsets, gone, side="right") - 1
     frequency -= np.bincount(term, minlength=len(index.terms))
-    return index.terms, frequency, _without(rows, gone), _without(index.counts, gone)
+    return index.terms, frequency, _delete_at(rows, gone), _delete_at(index.counts, gone)
 
 
 def _offsets(frequency: NDArray[np.integer]) -> Ints:
@@ -199,8 +201,8 @@ def _insertion_points(
     return low
 
 
-def _without(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Value]:
-    """Delete elements at ascending places, like `np.delete`."""
+def _delete_at(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Value]:
+    """Return postings without the elements at ascending places, like `np.delete`."""
     if _STRETCH * len(gone) > len(postings):
         return np.delete(postings, gone)
     gaps: list[int] = gone.tolist()
@@ -208,8 +210,8 @@ def _without(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Valu
     return np.concatenate([postings[start:stop] for start, stop in stretches])
 
 
-def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Value]) -> NDArray[_Value]:
-    """Insert elements at ascending places, like `np.insert`."""
+def _insert_at(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Value]) -> NDArray[_Value]:
+    """Return postings with elements inserted at ascending places, like `np.insert`."""
     if _STRETCH * len(at) > len(postings):
         return np.insert(postings, at, fresh)
     cuts = pairwise([0, *at.tolist(), len(postings)])

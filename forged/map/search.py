@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import lexical
-from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
+from forged.map.dense import Centre, DenseIndex, joint_centre, write_cosines
 from forged.map.lexical import EMPTY_INDEX, TermMatches
 from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
@@ -66,12 +66,12 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
-        """Compute the product of queries and rows, or None when no map has vectors to compare with."""
+        """Multiply all queries with all rows, and with cues; None if no map has comparable vectors."""
         parts, columns = _parts_of(maps)
         usable = [
             (place, index, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
-            if (index := _index_of(each, key)) is not None
+            if (index := _dense_index_of(each, key)) is not None
             and each.memories
             and index.dimension == queries.shape[1]
         ]
@@ -84,16 +84,16 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         if len(usable) < len(parts):
             raw.fill(0)
         for _, index, own in usable:
-            cosines_into(raw[:, own], index, queries)
+            write_cosines(raw[:, own], index, queries)
             raw[:, own.start + index.gone] = 0
             missing[own] = index.missing
         places, indexes, of_indexes = zip(*usable, strict=True)
-        cued = (_cued(parts[place].cues, dense, own, queries) for place, dense, own in usable)
+        cued = (_cue_cosines(parts[place].cues, dense, own, queries) for place, dense, own in usable)
         there = tuple(each for each in cued if each is not None)
         return cls(raw, missing, queries, places, indexes, of_indexes, there)
 
-    def some(self, first: int, last: int) -> Cosines:
-        """Return the cosines of queries `first` to `last`."""
+    def of_queries(self, first: int, last: int) -> Cosines:
+        """Return the cosines of the queries from number `first` to before `last`."""
         return msgspec.structs.replace(
             self,
             raw=self.raw[first:last],
@@ -102,39 +102,39 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _index_of(part: MapPart, key: str | None) -> DenseIndex | None:
+def _dense_index_of(part: MapPart, key: str | None) -> DenseIndex | None:
     """Return the dense index of the model `key`, the map's own or the second; None means the map's own."""
     indexes = (part.dense,) if key is None else (part.dense, part.second)
     return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, own_index: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
-    """Compare the queries with the cues of a part, if their vectors are of the same model."""
+def _cue_cosines(cues: Cues | None, own: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
+    """Return the cosines of the queries with a part's cues; None without cues of the same model."""
     index = cues.dense if cues is not None else None
-    if cues is None or index is None or (index.key, index.dimension) != (own_index.key, own_index.dimension):
+    if cues is None or index is None or (index.key, index.dimension) != (own.key, own.dimension):
         return None
     raw = np.empty((len(queries), len(index)), np.float32)
-    cosines_into(raw, index, queries)
+    write_cosines(raw, index, queries)
     return CueCosines(cues, index, columns, raw)
 
 
 def compare_batch(
     maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
 ) -> tuple[Cosines | None, ...]:
-    """Return the cosines of each caller's vectors, all of one dimension, from one product.
+    """Compare the query vectors of several callers by one product; return the cosines of each caller.
 
-    `key` is their embedder.
+    `key` is their embedder's.
     """
     together = asked[0] if len(asked) == 1 else np.concatenate(asked)
     found = Cosines.of(maps, together, key)
     if found is None or len(asked) == 1:
         return (found,) * len(asked)
     ends = accumulate(map(len, asked), initial=0)
-    return tuple(found.some(first, last) for first, last in pairwise(ends))
+    return tuple(found.of_queries(first, last) for first, last in pairwise(ends))
 
 
 def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[slice, ...]]:
-    """Return the parts of all maps, and their rows in one numbering."""
+    """Return the parts of all maps, and the columns of each part in one numbering of all rows."""
     parts = tuple(part for each in maps for part in each.parts)
     sizes = accumulate((len(part.memories) for part in parts), initial=0)
     return parts, tuple(slice(*own) for own in pairwise(sizes))
@@ -178,12 +178,12 @@ class Ranked(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> tuple[str, str]:
-        """Key that is equal for one memory found in a file and on a server."""
+        """Scope and id: equal for one memory found in a file and on a server."""
         return self.memory.scope, self.memory.id
 
     @property
     def key(self) -> tuple[str, str]:
-        """Key that tells this memory from any other: two roots may hold one id."""
+        """Root and id, unique for each memory: two roots may hold one id."""
         return self.root, self.memory.id
 
 
@@ -221,7 +221,7 @@ def search_maps(
         message=message,
         lexical_weight=lexical_weight,
         cosines=cosines,
-        matches=lexical.match(indexes, texts) if lexical_weight else None,
+        matches=lexical.match_terms(indexes, texts) if lexical_weight else None,
         shares=_shares(len(texts), message, continued),
     )
 
@@ -255,21 +255,21 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     shares: Vectors | None = None
 
     def best(self, k: int) -> list[Ranked]:
-        """Return the best k rows of all maps, best first; of equal ones the stale last, then by id."""
+        """Return the best k memories of all maps, best first; of equal ones the stale last, then by id."""
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
             columns = top_columns(self._totals, k)
-            columns, scores = self._ordered(columns, self._totals[columns])
-            return self._ranked(columns[:k], scores[:k])
-        columns = self._foremost(max(CANDIDATES, 2 * k))
+            columns, scores = self._sort_columns(columns, self._totals[columns])
+            return self._to_results(columns[:k], scores[:k])
+        columns = self._top_columns(max(CANDIDATES, 2 * k))
         scores = self._totals[columns]
-        scores = smoothed(scores, self._rows(columns), self._occasions(columns))
-        columns, scores = self._ordered(columns, scores)
-        return self._ranked(columns[:k], scores[:k])
+        scores = smoothed(scores, self._unit_rows(columns), self._occasions(columns))
+        columns, scores = self._sort_columns(columns, scores)
+        return self._to_results(columns[:k], scores[:k])
 
     def column(self, map_index: int, row: int) -> int:
-        """Return the column of a row of a map."""
+        """Return the column, in the numbering of all maps, of a row of one map."""
         return int(self._starts[map_index]) + row
 
     @cached_property
@@ -278,7 +278,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.matches is None:
             return None
         scores = np.zeros((len(self.texts), int(self._starts[-1])), np.float32)
-        for columns, own in zip(self.columns, lexical.scores(self.matches), strict=True):
+        for columns, own in zip(self.columns, lexical.bm25_scores(self.matches), strict=True):
             scores[:, columns] = own if own.size else 0
         return scores
 
@@ -294,14 +294,14 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return self._bm25
         indexes = [cues.lexical if cues.lexical is not None else EMPTY_INDEX for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.cue_scores(self.matches, indexes)
+        found = lexical.cue_bm25_scores(self.matches, indexes)
         for (cues, own), ours in zip(cued, found, strict=True):
             cues.lift(best[:, own], ours)
         return best
 
     @cached_property
     def _centre(self) -> Centre | None:
-        """Joint centre of the compared indexes, None for few vectors."""
+        """Centre of all compared indexes together, None for few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
@@ -318,7 +318,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             scores = bm25.copy()
         else:
             scores = self._standard_cosines(self.cosines)
-            self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
+            self._score_missing_by_words(scores, bm25, np.flatnonzero(self.cosines.missing))
             pairs = zip(self.parts, self.columns, strict=True)
             gone = [own.start + np.flatnonzero(part.gone) for part, own in pairs if part.gone is not None]
             words = standardised(bm25, np.concatenate([_NONE, *gone]))
@@ -327,8 +327,8 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
 
-    def _trust_words(self, cosines: Scores, bm25: Scores, missing: NDArray[np.int64]) -> None:
-        """Score rows without a vector by their words: as near as the nearest row, times their BM25."""
+    def _score_missing_by_words(self, cosines: Scores, bm25: Scores, missing: NDArray[np.int64]) -> None:
+        """Set the scores of rows without a vector: the best cosine times their BM25."""
         if len(missing):
             nearest = cosines.max(axis=1, initial=0, keepdims=True)
             cosines[:, missing] = nearest * bm25[:, missing]
@@ -350,14 +350,14 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return best
 
     def _standard_cosines(self, cosines: Cosines) -> Scores:
-        """Return standardised cosines, 0 if missing; a better cue raises its memory."""
-        best, cued = self._centred(cosines)
+        """Return centred cosines in standard deviations, 0 if missing; a better cue raises its memory."""
+        best, cued = self._centred_cosines(cosines)
         for each, ours in zip(cosines.cued, cued, strict=True):
             known = np.where(each.index.missing, np.float32(-np.inf), ours)
             each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
         return standardised(best, np.flatnonzero(cosines.missing))
 
-    def _centred(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
+    def _centred_cosines(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
         """Return centred cosines of the rows, which the caller may change, and of the cues."""
         of_cues = [each.raw for each in cosines.cued]
         if self._centre is None:
@@ -370,22 +370,22 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             self._centre.apply(index, raw, cosines.queries, asked, out=out)
         return centred, cued
 
-    def _rows(self, columns: Columns) -> Vectors | None:
-        """Return unit rows of some columns, (c, d), centred if all are; zero without a vector."""
+    def _unit_rows(self, columns: Columns) -> Vectors | None:
+        """Return unit vectors of some columns, (c, d), centred if all are; zero without a vector."""
         if self.cosines is None:
             return None
         rows = np.zeros((len(columns), self.cosines.queries.shape[1]), np.float32)
         for number, (index, own) in enumerate(zip(self.cosines.indexes, self.cosines.columns, strict=True)):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
-            wanted = columns[here] - own.start
-            found = index.some(wanted) if self._centre is None else self._centre.rows(number, index, wanted)
+            wanted, centre = columns[here] - own.start, self._centre
+            found = index.rows_at(wanted) if centre is None else centre.rows(number, index, wanted)
             if len(here) == len(columns):
                 return found
             rows[here] = found
         return rows
 
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the occasion of each column, (c,); occasions of two maps differ."""
+        """Return the occasion number of each column, (c,); occasions of two maps differ."""
         found = np.empty(len(columns), np.int64)
         for place, each in enumerate(self.maps):
             rows = columns - self._starts[place]
@@ -393,13 +393,13 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             found[here] = len(self.maps) * each.occasions[rows[here]].astype(np.int64) + place
         return found
 
-    def _foremost(self, k: int) -> Columns:
+    def _top_columns(self, k: int) -> Columns:
         """Return the k best columns that are not -inf, ordered only if more than k reach the last score."""
         columns = top_columns(self._totals, k)
-        return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
+        return columns if len(columns) <= k else self._sort_columns(columns, self._totals[columns])[0][:k]
 
-    def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
-        """Order columns and scores by (-score, stale, id), the first map first."""
+    def _sort_columns(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
+        """Return columns and scores sorted by (-score, stale, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], without_noise(scores[order])
         # The scores are in descending order; only equal ones may change places.
@@ -411,7 +411,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return np.array([column for *_, column in ranked], np.intp), scores
 
     def where(self, columns: Columns) -> list[tuple[int, int]]:
-        """Return map and row of each column."""
+        """Return the map number and the row in it of each column."""
         starts = self._starts
         places = np.searchsorted(starts[:-1], columns, side="right") - 1
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
@@ -421,7 +421,8 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """First column of each map, and the number of columns."""
         return np.cumsum([0, *(each.starts[-1] for each in self.maps)])
 
-    def _ranked(self, columns: Columns, scores: Scores) -> list[Ranked]:
+    def _to_results(self, columns: Columns, scores: Scores) -> list[Ranked]:
+        """Return a result for each column: the head of its chain, with scores, cosine and BM25."""
         cosines, bm25 = self.cosines, self._bm25
         nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
@@ -492,7 +493,7 @@ def _cutoff(scores: Scores, k: int) -> float:
 
 
 def without_noise(descending: Scores) -> Scores:
-    """Return descending scores; each takes the value before it if they differ only by rounding."""
+    """Return descending scores in which values that differ only by rounding are equal."""
     if np.all(descending[:-1] - descending[1:] > 2 * _SAME * np.maximum(1, np.abs(descending[1:]))):
         return descending
     values: list[float] = descending.tolist()
@@ -516,7 +517,7 @@ _OCCASION_WEIGHT = 0.3  # of the best score of the occasion; 0.2-0.5 are equal
 def prefer_named_dates(
     scores: Scores, texts: Sequence[str], created: Sequence[Seconds], *, words_only: bool
 ) -> None:
-    """Raise, in `scores` (queries, rows), the memories of a date that a query names.
+    """Raise in place, in `scores` (queries, rows), the memories of a date that a query names.
 
     `scores` are in standard deviations. With `words_only` they are BM25: a deviation is then that of the
     matching rows, and only those are raised. `created` is one array for each part.
@@ -532,13 +533,13 @@ def prefer_named_dates(
 
 
 def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) -> Scores:
-    """Smooth scores (c,) of candidates by one another: one near other good ones is more likely right.
+    """Return candidates' scores (c,) averaged with similar candidates and the best of their occasion.
 
     `rows` (c, d) are their centred unit rows, zero for a missing one; None without vectors. `occasion` (c,)
     is equal for memories of one occasion.
     """
     if rows is not None and len(scores) > 1:
-        neighbours = _NEIGHBOUR_WEIGHT * _of_neighbours(scores, rows)
+        neighbours = _NEIGHBOUR_WEIGHT * _neighbour_means(scores, rows)
         scores = ((scores + neighbours) / (1 + _NEIGHBOUR_WEIGHT)).astype(np.float32)
     _, group = np.unique(occasion, return_inverse=True)
     peaks = np.full(len(scores), -np.inf, np.float32)
@@ -547,7 +548,7 @@ def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) 
     return best
 
 
-def _of_neighbours(scores: Scores, rows: Vectors) -> Scores:
+def _neighbour_means(scores: Scores, rows: Vectors) -> Scores:
     """Return the mean score of each candidate's nearest others, weighted by cosine; its own without any."""
     near = np.maximum(rows @ rows.T, 0)
     np.fill_diagonal(near, 0)

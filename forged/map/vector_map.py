@@ -44,6 +44,7 @@ class HeadList(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> HeadList:
+        """Index memories, given newest first."""
         sizes = np.fromiter((len(each.content) for each in memories), np.int64, len(memories))
         return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
 
@@ -78,7 +79,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def dense(self) -> tuple[DenseIndex, ...]:
-        """Dense indexes of the parts, none before there are vectors."""
+        """Dense index of each part that has one."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
 
     @cached_property
@@ -120,7 +121,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return older, tuple(each for each in others if each.id in concurrent)
 
     def with_heads(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
-        """Return the memory of each id and the head of its chain, None for missing ones."""
+        """Return for each id its memory and the head of its chain, None for missing ones."""
         return {each: (self.find(each), self.head(each)) for each in ids}
 
     def row_of(self, memory_id: str) -> int | None:
@@ -142,12 +143,12 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return {}
 
     def at(self, row: int) -> Memory:
-        """Return the memory of a row that is not gone."""
+        """Return the memory of a row, which must not be gone."""
         place = bisect_right(self.starts, row) - 1
         return self.parts[place].memories[row - self.starts[place]]
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """Yield the rows with their memories, by part and then by id."""
+        """Yield the row number of each memory with the memory, by part and then by id."""
         for start, part in zip(self.starts, self.parts, strict=False):
             for row, memory in part.numbered():
                 yield start + row, memory
@@ -170,11 +171,11 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     @cached_property
     def occasions(self) -> Ints:
         """Occasion number of each row, computed at the first use: an edit may change any of them."""
-        return occasions(np.concatenate([_NONE, *map(_visibly_created, self.parts)]))
+        return occasions(np.concatenate([_NONE, *map(_creation_times, self.parts)]))
 
 
 def occasions(created: Seconds) -> Ints:
-    """Number memories by occasion: one number for a chain of memories made within an hour of one another.
+    """Return an occasion number for each memory, shared by those made within an hour of one another.
 
     Such memories are mostly about one subject. Memories without a date, and those of a run of more than 50,
     have a number of their own.
@@ -189,14 +190,15 @@ def occasions(created: Seconds) -> Ints:
     return found
 
 
-def _visibly_created(part: MapPart) -> Seconds:
+def _creation_times(part: MapPart) -> Seconds:
+    """Return the creation time of each row of a part, 0 for rows that are gone."""
     return part.traits.created if part.gone is None else np.where(part.gone, 0, part.traits.created)
 
 
 def newest_page(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
-    """Return places `start` to `start + count` of the rows, newest first, then by id.
+    """Return `count` memories from place `start` of the rows sorted newest first, then by id.
 
     Only rows in the page or at its edges are parsed to the nanosecond, which takes 30 ms for 10,000.
     """

@@ -46,7 +46,7 @@ Admit = Callable[[Root, Snapshot], Admitted]
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """Rows of a layer: the large `base`, of which `gone` bool (n,) no longer count, and the `recent` rows.
+    """Rows of a layer: the large `base`, its mask `gone` of rows not in use, and the small `recent` rows.
 
     A base without edits has neither.
     """
@@ -71,23 +71,25 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         laid = (rows.cues for rows in (self.base, self.recent) if rows is not None)
         return tuple(cues.hashes if cues is not None else () for cues in laid)
 
-    def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """Yield the memories that count, with the hashes of their texts and cues."""
+    def memory_hashes(self) -> Iterator[tuple[Memory, bytes]]:
+        """Yield each memory in use with the hash of its text, and again with that of each cue."""
         gone = self.gone.tolist() if self.gone is not None else (False,) * len(self.base.memories)
         for memory, key, is_gone in zip(self.base.memories, self.base.hashes, gone, strict=True):
             if not is_gone:
                 yield memory, key
         if self.base.cues is not None:
-            yield from (pair for pair in self.base.cues.hashed() if not self._is_gone(pair[0].id))
+            yield from (pair for pair in self.base.cues.memory_hashes() if not self._is_gone(pair[0].id))
         if self.recent is not None:
             yield from zip(self.recent.memories, self.recent.hashes, strict=True)
-            yield from self.recent.cues.hashed() if self.recent.cues is not None else ()
+            yield from self.recent.cues.memory_hashes() if self.recent.cues is not None else ()
 
     def _is_gone(self, memory_id: str) -> bool:
         row = self.base.row_of(memory_id)
         return row is None or (self.gone is not None and bool(self.gone[row]))
 
-    def edited(self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker) -> Layout | None:
+    def after_edit(
+        self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker
+    ) -> Layout | None:
         """Return the layout after an edit, None if all rows have to be laid out anew.
 
         A changed memory is in both `removed` and `added`.
@@ -99,12 +101,13 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         kept = [memory for memory in recent.memories if memory.id not in ids]
         if len(kept) + len(added) > _MOST_RECENT:
             return None
-        gone = self._gone_with(ids)
+        gone = self._gone_after(ids)
         if _MOST_GONE * np.count_nonzero(gone) > len(gone):
             return None
         return Layout(self.base, gone, maker.rows(tuple(sorted((*kept, *added), key=_ID)), recent))
 
-    def _gone_with(self, ids: set[str]) -> NDArray[np.bool_]:
+    def _gone_after(self, ids: set[str]) -> NDArray[np.bool_]:
+        """Return the base's mask of gone rows after these ids are removed."""
         gone = np.zeros(len(self.base.memories), np.bool_) if self.gone is None else self.gone.copy()
         for row in map(self.base.row_of, ids):
             if row is not None:
@@ -161,10 +164,10 @@ class Layer:
         """Memories of the current parts."""
         return self._layer_draft.memories if self._layer_draft is not None else ()
 
-    def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """Yield the memories of the parts, with the hashes of their texts and cues."""
+    def memory_hashes(self) -> Iterator[tuple[Memory, bytes]]:
+        """Yield each memory of the parts with the hash of its text, and again with that of each cue."""
         shown = self._shown  # a build may be swapping it in its thread
-        return shown[1].hashed() if shown is not None else iter(())
+        return shown[1].memory_hashes() if shown is not None else iter(())
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
@@ -174,8 +177,8 @@ class Layer:
         held = self.queue.set_aside
         return {key: held[key] for key in self._left_out if key in held}
 
-    def is_outdated(self, *, renew: bool, retry: bool) -> bool:
-        """Drop vectors that have to be made again; return True if there are any."""
+    def drop_outdated(self, *, renew: bool, retry: bool) -> bool:
+        """Drop vectors that have to be made again, retry refused texts; return True if any were dropped."""
         if self.vectors is None or self.queue is None:
             return False
         if retry:
@@ -191,13 +194,13 @@ class Layer:
     def draft(
         self, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
     ) -> LayerDraft:
-        """Return the rows of `memories` after an edit of the last map."""
+        """Lay out the rows of `memories` after an edit; return them with the texts to embed."""
         before, large = self._layer_draft, self._large
         if before is not None and self._is_complete and not removed and not added:
             return before
         layout = None
         if before is not None and large is not None:
-            layout = before.layout.edited(removed, added, self._maker)
+            layout = before.layout.after_edit(removed, added, self._maker)
         if layout is None:
             base = before.layout.base if before is not None else None
             layout, large = Layout(self._maker.rows(memories, base)), None
@@ -216,36 +219,36 @@ class Layer:
             texts |= {cues.hashes[row]: cues.texts[row] for row in missing}
         return texts
 
-    def unknown(self, layer_draft: LayerDraft) -> set[bytes]:
-        """Return the missing texts that still have no vector, without those that the model refuses."""
+    def still_missing(self, layer_draft: LayerDraft) -> set[bytes]:
+        """Return hashes of missing texts that still have no vector and that the model does not refuse."""
         if self.vectors is None or self.queue is None:
             return set()
         found = {key for key in layer_draft.missing if self.vectors.get(key) is None}
         return found - self.queue.set_aside.keys()
 
-    def lost(self, layer_draft: LayerDraft) -> set[bytes]:
-        """Return the texts of memories that would have no vector in the next map."""
+    def missing_in_map(self, layer_draft: LayerDraft) -> set[bytes]:
+        """Return hashes of memories' texts that would have no vector in the next map."""
         if self.vectors is None or self.queue is None:
             return set()
-        known = self.vectors.of_one_time(all_new=not self.unknown(layer_draft))
+        known = self.vectors.lookup(all_new=not self.still_missing(layer_draft))
         lost = {key for key in layer_draft.missing if known(key) is None} - self.queue.set_aside.keys()
         return lost.intersection(layer_draft.layout.newest.hashes)
 
-    def left(self, layer_draft: LayerDraft) -> dict[bytes, str]:
-        """Return the texts still missing once the model is known; none if another model answers."""
+    def texts_left(self, layer_draft: LayerDraft) -> dict[bytes, str]:
+        """Return the texts still to embed once the model is known; none if another model answers."""
         if self.vectors is None or self.vectors.are_outdated():
             return {}
         return {key: text for key, text in layer_draft.missing.items() if self.vectors.get(key) is None}
 
     def finish(self, layer_draft: LayerDraft, *, is_complete: bool) -> None:
-        """Lay the rows out with the known vectors; `is_complete`: no vector is still to come."""
+        """Replace the parts by a draft's rows with known vectors; `is_complete`: none is to come."""
         if layer_draft is self._layer_draft:
             return  # the edit is in another layer
-        parts = self._laid_out(layer_draft, all_new=is_complete)
+        parts = self._build_parts(layer_draft, all_new=is_complete)
         if layer_draft.large is None:
             self._large = parts[0] if is_complete else None
         held = self.queue.set_aside if self.queue is not None else {}
-        left_out = (key for _, key in layer_draft.layout.hashed() if key in held) if held else ()
+        left_out = (key for _, key in layer_draft.layout.memory_hashes() if key in held) if held else ()
         self._left_out = frozenset(left_out)
         self.parts, self._is_complete = parts, is_complete
         self._layer_draft = LayerDraft(layer_draft.memories, layer_draft.layout, None, {})
@@ -253,8 +256,8 @@ class Layer:
         if is_complete and self.vectors is not None:
             self.vectors.settle()
 
-    def _laid_out(self, layer_draft: LayerDraft, *, all_new: bool) -> tuple[MapPart, ...]:
-        """Return the parts: all rows, or the recent ones next to the large part."""
+    def _build_parts(self, layer_draft: LayerDraft, *, all_new: bool) -> tuple[MapPart, ...]:
+        """Build the parts of a draft: all rows, or the recent ones next to the large part."""
         rows, gone = layer_draft.layout.newest, layer_draft.layout.gone
         large = (
             layer_draft.large.without(gone) if layer_draft.large is not None and gone is not None else None
@@ -263,21 +266,22 @@ class Layer:
             part = rows.with_vectors(None)
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
-        index = partial(self.vectors.index, all_new=all_new, recent=large is not None)
+        index = partial(self.vectors.build_index, all_new=all_new, recent=large is not None)
         cued = index(cues, None, cues=True)
         dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
         if large is None:
             return (part,)
-        if (kept := self._dense(large)) is not None and baseline is not None:
-            thin_calibration(self._dense(self.parts[0]), kept, baseline)
+        if (kept := self._own_dense(large)) is not None and baseline is not None:
+            thin_calibration(self._own_dense(self.parts[0]), kept, baseline)
         return large, part
 
-    def _dense(self, part: MapPart) -> DenseIndex | None:
+    def _own_dense(self, part: MapPart) -> DenseIndex | None:
+        """Return the dense index that this layer's model made for a part."""
         return part.second if self._second else part.dense
 
     def pack_source(self, name: str) -> PackSource | VectorPack | None:
-        """Return the vectors of the parts for packing; builds may go on meanwhile."""
+        """Return the vectors of the parts, for a pack for another daemon."""
         if self.vectors is None:
             return None
         pack_parts: list[PackPart] = []
@@ -318,7 +322,7 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
 
 
 class Builder:
-    """State of one root between builds. Used by one build at a time.
+    """Builds the maps of one root and keeps their state in between. Used by one build at a time.
 
     `snapshot` are the files as last scanned. `complete` is True if the last map shows all of it except
     quarantined texts. `withheld` are memories on disk that do not count. `redacted` are ids of memories shown
@@ -355,13 +359,13 @@ class Builder:
         self._grounds: EvidenceChecker | None = None  # while a memory has evidence
         self._second = second
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
-        top, text = store.root.top, self._embedded
+        top, text = store.root.top, self._text_for_main_model
         own = maker(embedded=text if queue is not None else None)
         self._main = Layer(own, queue, text, top=top, vector_pack=vector_pack)
         self._layers: tuple[Layer, ...] = (self._main,)
         if second is not None:
-            theirs = maker(embedded=self._embedded_by_second, embeds_cues=False)
-            self._layers += (Layer(theirs, second, self._embedded_by_second, top=top, second=True),)
+            theirs = maker(embedded=self._without_allowed_secret, embeds_cues=False)
+            self._layers += (Layer(theirs, second, self._without_allowed_secret, top=top, second=True),)
         self._map: VectorMap | None = None
         self._renew = self._retry = False  # requests for the next draft
 
@@ -382,11 +386,11 @@ class Builder:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Ids of memories that exceed the model's input length."""
+        """Ids of memories that were embedded by their beginning only: they exceed the model's input."""
         found = list[str]()
         for layer in self._layers:
             held = layer.vectors.cut if layer.vectors is not None else frozenset[bytes]()
-            found += [memory.id for memory, key in layer.hashed() if key in held] if held else []
+            found += [memory.id for memory, key in layer.memory_hashes() if key in held] if held else []
         return tuple(sorted(found))
 
     @property
@@ -403,7 +407,7 @@ class Builder:
         texts = (
             Problem(memory.id, f"not embedded: {held[key][0]}", loses=True)
             for layer in self._layers
-            for memory, key in layer.hashed()
+            for memory, key in layer.memory_hashes()
             if key in held
         )
         return files + tuple(sorted(texts))
@@ -413,7 +417,7 @@ class Builder:
         self._renew = True
 
     def pack_source(self) -> PackSource | VectorPack | None:
-        """Return the vectors of the map's texts for packing; builds may go on meanwhile."""
+        """Return the vectors of the map's texts, to be packed for another daemon."""
         return self._main.pack_source(pack_name(self.store.root))
 
     @property
@@ -427,7 +431,7 @@ class Builder:
         self._retry = True
 
     def draft(self, files: frozenset[str] = frozenset()) -> MapDraft | None:
-        """Scan and index; return None when the map already shows the files on disk. Runs in a thread.
+        """Scan and index in a thread; return None when the map already shows the files on disk.
 
         With `files`, paths of changed files, only these are scanned.
         """
@@ -435,9 +439,9 @@ class Builder:
         before = self.snapshot
         found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
-        memories = found.memories if self._admit is None else self._admitted(found, self._admit)
+        memories = found.memories if self._admit is None else self._admit_memories(found, self._admit)
         if self._has_files:
-            memories = self._with_stale(memories, afresh=not files)
+            memories = self._mark_stale(memories, afresh=not files)
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
         if self.complete and same and self._map is not None and self._map.memories == memories:
@@ -448,20 +452,20 @@ class Builder:
     def _apply_pending_requests(self) -> None:
         """Apply `forget_vectors` and `retry_quarantined`, which may come during a build."""
         for layer in self._layers:
-            if layer.is_outdated(renew=self._renew, retry=self._retry):
+            if layer.drop_outdated(renew=self._renew, retry=self._retry):
                 self.complete = False
         self._renew = self._retry = False
 
-    def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
-        """Return the memories that count by their trust state."""
+    def _admit_memories(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
+        """Return the memories that trust lets count; store which are withheld, redacted or not shown."""
         admitted = admit(self.store.root, found)
         self.withheld, self._may_change = admitted.withheld, admitted.may_change
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories
 
-    def _with_stale(self, memories: tuple[Memory, ...], *, afresh: bool) -> tuple[Memory, ...]:
-        """Return the memories, marked as stale if their evidence files changed."""
+    def _mark_stale(self, memories: tuple[Memory, ...], *, afresh: bool) -> tuple[Memory, ...]:
+        """Return the memories, marked as stale if their evidence files changed; store the stale ids."""
         if not any(each.evidence for each in memories):
             self._grounds, self.stale = None, ()
             return memories
@@ -471,6 +475,7 @@ class Builder:
         return memories
 
     def _draft_map(self, memories: tuple[Memory, ...]) -> MapDraft:
+        """Draft all layers and the chains of the next map, which shows these memories."""
         removed, added = changed_memories(self._map.memories if self._map is not None else (), memories)
         layer_drafts = {each: self._layer_draft(each, memories, removed, added) for each in self._layers}
         return MapDraft(memories, layer_drafts, self._chains(memories, (*removed, *added)))
@@ -491,16 +496,18 @@ class Builder:
         return layer.draft(memories, removed, added)
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
+        """Return the chains of the memories: those of the last map unless a change may affect them."""
         before = self._map.chains if self._map is not None else None
         return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
-    def _embedded(self, memory: Memory, text: str) -> str:
-        """Return a text as the first model embeds it, "" if it does not."""
+    def _text_for_main_model(self, memory: Memory, text: str) -> str:
+        """Return a text as the first model embeds it, "" if the second model does."""
         if self._second is not None and self._second.takes(text):
             return ""
-        return self._embedded_by_second(memory, text)
+        return self._without_allowed_secret(memory, text)
 
-    def _embedded_by_second(self, memory: Memory, text: str) -> str:
+    def _without_allowed_secret(self, memory: Memory, text: str) -> str:
+        """Return a text as any model embeds it: without the secret that a person allowed in its file."""
         return cleaned(text) if memory.id in self._insisted else text
 
     def begin(
@@ -519,20 +526,20 @@ class Builder:
         }
 
     async def embed(self, draft: MapDraft, queue: EmbeddingQueue, run: EmbeddingRun) -> ProviderError | None:
-        """Get the missing vectors of a model; return the error if the endpoint failed.
+        """Get a draft's missing vectors from one model; return the error if the endpoint failed.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         layer, layer_draft = draft.lacking[queue]
         try:
-            await queue.embed(run, partial(layer.left, layer_draft))
+            await queue.embed(run, partial(layer.texts_left, layer_draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
             return error
         finally:
             if layer.vectors is not None:
-                layer.vectors.take(run)
+                layer.vectors.add_cut(run)
         return queue.identity.refusal
 
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
@@ -542,9 +549,9 @@ class Builder:
         None when there is no older map either.
         """
         complete = {
-            layer: not layer.unknown(layer_draft) for layer, layer_draft in draft.layer_drafts.items()
+            layer: not layer.still_missing(layer_draft) for layer, layer_draft in draft.layer_drafts.items()
         }
-        if not self._lexical and (lost := self._main.lost(draft.layer_drafts[self._main])):
+        if not self._lexical and (lost := self._main.missing_in_map(draft.layer_drafts[self._main])):
             if self._map is None:
                 return None
             draft = self._with_older_texts(draft, lost)
@@ -563,6 +570,7 @@ class Builder:
         return self._map
 
     def _with_older_texts(self, draft: MapDraft, unknown: set[bytes]) -> MapDraft:
+        """Draft the map again with the older versions of memories whose text has no vector."""
         before = self._map
         assert before is not None
         rows = draft.layer_drafts[self._main].layout.newest

@@ -47,7 +47,10 @@ Run = asyncio.Task[ProviderError | None]
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
-    """A step of a build, for clients that wait for a rebuild; `rate` and `left_s` are of the embedding."""
+    """A step of one root's build, for all listeners; `kind`: scanning, embedding, swapped, failed.
+
+    `done` of `total` texts are embedded at `rate` a second, which takes `left_s` more seconds.
+    """
 
     kind: str
     root: str
@@ -59,7 +62,7 @@ class BuildEvent(msgspec.Struct, frozen=True):
 
 
 class BuildEvents:
-    """Listeners to the builds of all roots."""
+    """Registry of the listeners to the builds of all roots."""
 
     def __init__(self) -> None:
         self._listeners: set[Callable[[BuildEvent], None]] = set()
@@ -70,12 +73,13 @@ class BuildEvents:
         return lambda: self._listeners.discard(listener)
 
     def publish(self, event: BuildEvent) -> None:
+        """Call every listener with an event."""
         for listener in tuple(self._listeners):
             listener(event)
 
 
 class BuildState(msgspec.Struct):
-    """State of one root's builds, for status. `held` is the reason why texts may not leave for a vector."""
+    """State of one root's builds, for status; `held` is the reason why its texts may not be embedded."""
 
     state: str = "loading"
     embedded: int = 0
@@ -87,7 +91,7 @@ class BuildState(msgspec.Struct):
 
 
 class Generations(msgspec.Struct):
-    """Progress of one root; each number is the greatest generation of its kind.
+    """Progress of one root: the greatest generation asked for, being built, visible, tried and so on.
 
     | field    | the greatest generation                                               |
     |----------|-----------------------------------------------------------------------|
@@ -108,10 +112,10 @@ class Generations(msgspec.Struct):
 
 
 class RootIndex:
-    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`.
+    """One root in use: its map, its generations, its pending marks and its builder task.
 
-    `run` is the embedding under way, if any. `richer` is set when enough new vectors have come for another
-    map.
+    `used_at` is `time.monotonic()`. `run` is the embedding under way, if any. `richer` is set when enough new
+    vectors have come for another map.
     """
 
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
@@ -132,7 +136,7 @@ class RootIndex:
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
-        """Ask for a rescan; return the generation that will show the files as they are on disk now.
+        """Ask for a rescan and build; return the generation that will show the files as they are now.
 
         With `files`, paths of changed memory files, only they are scanned. With `after_s` the build, which
         shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
@@ -145,25 +149,26 @@ class RootIndex:
         self.generations.wanted = self._next_generation()
         if after_s:
             self.generations.added = self.generations.wanted
-            asyncio.get_running_loop().call_later(after_s, self._begin_if_wanted)
+            asyncio.get_running_loop().call_later(after_s, self._begin_unless_current)
         else:
             self.marked.set()
         return self.generations.wanted
 
-    def _begin_if_wanted(self) -> None:
+    def _begin_unless_current(self) -> None:
+        """Let the next build begin, unless one that shows all marks is under way."""
         if self.generations.building < self.generations.wanted:
             self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
-        """Begin a build of the wanted generation; return the files to scan, nothing for all of them."""
+        """Clear the marks, as a build of them begins; return the files to scan, nothing for all of them."""
         self.marked.clear()
         self.generations.building = self.generations.wanted
         files = frozenset() if self._everything else frozenset(self._files)
         self._everything, self._files = False, set()
         return files
 
-    async def interrupted_before(self, run: asyncio.Task[T]) -> bool:
-        """Return True if a mark, or enough new vectors, come before a run is over."""
+    async def wait_for_interruption(self, run: asyncio.Task[T]) -> bool:
+        """Wait for the end of a run, a mark or enough new vectors; return False at the end of the run."""
         stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
         for stir in stirs:
             stir.add_done_callback(ignore_failure)
@@ -180,25 +185,28 @@ class RootIndex:
         self._changed = asyncio.Event()
 
     def has_ended(self, generation: int) -> bool:
+        """Return True if the build of a generation is over, with its vectors, or has failed."""
         return self._reached(self.generations.ended, generation)
 
     async def until_tried(self, generation: int, deadline: float) -> bool:
         """Wait until a build has tried to show `generation`; return False at the deadline."""
-        return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
+        return await self._wait_until(lambda: self._reached(self.generations.tried, generation), deadline)
 
     async def until_ended(self, generation: int, deadline: float | None = None) -> bool:
         """Wait until the build of a generation is over; return False at the deadline, if there is one.
 
         Words are searchable before the vectors are there.
         """
-        return await self._until(lambda: self.has_ended(generation), deadline)
+        return await self._wait_until(lambda: self.has_ended(generation), deadline)
 
     def _reached(self, greatest: int, generation: int) -> bool:
+        """Return True if `greatest` is at least a generation, or the last one that was handed out."""
         return greatest >= min(max(generation, 1), self.generations.wanted)
 
-    async def _until(self, is_reached: Callable[[], bool], deadline: float | None) -> bool:
+    async def _wait_until(self, is_reached: Callable[[], bool], deadline: float | None) -> bool:
+        """Begin a delayed build and wait for a condition; return False at the deadline."""
         if not is_reached():
-            self._begin_if_wanted()
+            self._begin_unless_current()
         try:
             async with asyncio.timeout_at(deadline):
                 while not is_reached():
@@ -209,7 +217,7 @@ class RootIndex:
 
 
 class Builds(msgspec.Struct, frozen=True, eq=False):
-    """Builds of all roots.
+    """Runs the builds of all roots; reports their steps, progress and failures.
 
     With `lexical`, words find texts without vectors. `main` is the queue of the maps' own model.
     """
@@ -238,16 +246,16 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
 
     async def _attempt(self, index: RootIndex, files: frozenset[str]) -> Exception | None:
         """Run one build; return the error if it must be tried again. The older map serves on."""
-        started, before = time.monotonic(), _large_rows(index)
+        started, before = time.monotonic(), _large_rows_identity(index)
         try:
             waits = await self._build(index, files)
         except Exception as error:
             if isinstance(error, ProviderError) and error.reason == "held":
-                self._held(index, error)
+                self._record_held(index, error)
                 return None
             if not isinstance(error, (ForgedError, OSError)):
                 logger.exception("build broke root=%s", index.root.top)
-            self._failed(index, error)
+            self._record_failure(index, error)
             return error
         progress, reached = index.progress, index.generations
         progress.state, progress.error, progress.held = "ready", "", ""
@@ -256,12 +264,13 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         reached.tried = max(reached.tried, reached.building)
         reached.ended = reached.building
         index.notify_waiters()
-        if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
+        if progress.build_ms > _LONG_BUILD_MS or _large_rows_identity(index) is not before:
             await asyncio.to_thread(trim_memory)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
         return waits
 
-    def _failed(self, index: RootIndex, error: BaseException) -> None:
+    def _record_failure(self, index: RootIndex, error: BaseException) -> None:
+        """Record and report a failed build, log it once, and wake its waiters."""
         goal = index.generations.building
         reason = f"{error.reason}: {error}" if isinstance(error, ProviderError) else f"{error}"
         if index.progress.error != reason:  # once per change, not once per retry
@@ -274,8 +283,8 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         self.events.publish(BuildEvent("failed", index.root.top, generation=goal))
         index.notify_waiters()
 
-    def _held(self, index: RootIndex, error: ProviderError) -> None:
-        """Take note that texts may not leave, which is no failure: words serve until `resumed`."""
+    def _record_held(self, index: RootIndex, error: ProviderError) -> None:
+        """Record that texts may not leave, which is no failure: words serve until `resumed`."""
         progress, reached = index.progress, index.generations
         progress.state, progress.held = "held", str(error)
         progress.error = "" if index.map is not None else str(error)
@@ -291,7 +300,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         if draft is None:
             return None
         for queue in self.queues:
-            queue.learner.recall()
+            queue.learner.load_cached()
         errors = await self._embed_and_swap(index, draft) if draft.missing else await self._swap(index, draft)
         if self.main is not None and (error := errors.pop(self.main, None)) is not None:
             raise error
@@ -299,6 +308,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return None if waits is None or waits.reason == "held" else waits
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> MapDraft | None:
+        """Draft the next map in a thread and save trust; ask for a rescan if a file is being changed."""
         draft = await asyncio.to_thread(index.builder.draft, files)
         if self.trust is not None:
             await self.trust.save()
@@ -307,6 +317,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return draft
 
     async def _embed_and_swap(self, index: RootIndex, draft: MapDraft) -> Errors:
+        """Embed a draft's missing texts, model by model, swap maps in meanwhile; return the errors."""
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
         obstacles = {each: await each.obstacle((index.root.top,)) for each in draft.lacking}
@@ -315,7 +326,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             await self._swap(index, draft)
             return errors
         first = draft
-        progress, used_at = self._counting(index, goal), lambda: index.used_at
+        progress, used_at = self._progress_callback(index, goal), lambda: index.used_at
         runs = index.builder.begin(draft, leaving_out=errors, used_at=used_at, progress=progress)
         embed = index.builder.embed
         tasks = {each: asyncio.create_task(embed(draft, each, run)) for each, run in runs.items()}
@@ -341,7 +352,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             index.marked.set()
         return errors
 
-    def _counting(self, index: RootIndex, goal: int) -> Callable[[int], None]:
+    def _progress_callback(self, index: RootIndex, goal: int) -> Callable[[int], None]:
         """Return a callback that counts finished texts and asks for another map after enough of them."""
         progress, worth = index.progress, 1
 
@@ -359,38 +370,38 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return progressed
 
     async def _serve_meanwhile(self, index: RootIndex, draft: MapDraft, run: Run, *, shows: bool) -> MapDraft:
-        """Update the map until a run is over; return the draft to show then."""
+        """Swap in maps with words, changes and new vectors until a run is over; return the newest draft."""
         if shows:
             # Ready at once, better soon: the lexical index needs no model.
             await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
             if not run.done():
                 await self._swap(index, draft)
-                self._shown(index)
+                self._record_visible(index)
                 index.progress.state = "failed" if index.progress.error else "building"
-        while await index.interrupted_before(run):
+        while await index.wait_for_interruption(run):
             enough = index.richer.is_set()
             index.richer.clear()
             if index.marked.is_set():
-                draft = await self._follow(index, draft)
+                draft = await self._show_changes(index, draft)
             if index.builder.starts_anew:
                 run.cancel()  # its vectors would not be shown
             elif enough and shows and not index.builder.serves_older:
                 await self._swap(index, draft)
         return draft
 
-    async def _follow(self, index: RootIndex, draft: MapDraft) -> MapDraft:
-        """Show changes on disk while texts are being embedded: removals, and new memories by words."""
+    async def _show_changes(self, index: RootIndex, draft: MapDraft) -> MapDraft:
+        """Show changes on disk during an embedding: draft and swap them in; return the newest draft."""
         before = index.builder.snapshot
         newer = await self._draft(index, index.take_marks())
         if newer is None or index.builder.snapshot is before:
             if self.lexical:
-                self._shown(index)
+                self._record_visible(index)
             return draft
         await self._swap(index, newer)
         return newer
 
     async def _swap(self, index: RootIndex, draft: MapDraft) -> Errors:
-        """Replace the map, by one assignment."""
+        """Freeze a draft and make it the root's map by one assignment; report it. Returns no errors."""
         goal = index.generations.building
         new = await asyncio.to_thread(index.builder.finish, draft, goal)
         if new is None:
@@ -398,19 +409,19 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.map = new
         index.progress.built_at = time.monotonic()
         if self.lexical:
-            self._shown(index)
+            self._record_visible(index)
         self.metrics.rebuilds += 1
         self.events.publish(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
         return {}
 
-    def _shown(self, index: RootIndex) -> None:
-        """Take note that the draft is visible, with or without its vectors."""
+    def _record_visible(self, index: RootIndex) -> None:
+        """Record that the current build's generation is visible, and wake its waiters."""
         index.generations.visible = index.generations.tried = index.generations.building
         index.notify_waiters()
 
 
-def _large_rows(index: RootIndex) -> object:
+def _large_rows_identity(index: RootIndex) -> object:
     """Return an object that changes when the large rows are laid out anew and older ones are freed."""
     return index.map.parts[0].traits if index.map is not None and len(index.map.memories) >= _LARGE else None
 
@@ -424,7 +435,7 @@ def retry_after(error: Exception, before: float | None) -> float:
 
 
 def trim_memory() -> None:
-    """Return freed pages to the system, in milliseconds; does nothing without glibc.
+    """Give freed memory back to the operating system; takes milliseconds, does nothing without glibc.
 
     After the first build of 10,000 memories with vectors glibc kept 28 of 122 MiB. Fewer arenas or a lower
     threshold for the process would make every allocation slower.

@@ -55,7 +55,7 @@ Holds = Callable[[], Iterable[tuple[tuple[str, ...], Mapping[bytes, str]]]]
 
 
 def text_hash(text: str) -> bytes:
-    """Return the key of a text among vectors."""
+    """Return the SHA-256 of a text, the key of its vector."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -63,14 +63,14 @@ class ModelReplacedError(ProviderError):
     """Another model answers under the name: the vectors so far belong to no map."""
 
 
-def _pause(embedder: Embedder) -> ProviderError | None:
-    """Return the error of an endpoint that should be left alone for a while, if it should."""
+def _outage_error(embedder: Embedder) -> ProviderError | None:
+    """Return the error of an endpoint that is in an outage and should be left alone for now, if it is."""
     outage = embedder.health.outage() if embedder.health is not None else None
     return outage.error() if outage is not None and outage.wait_s > 0 else None
 
 
 class EmbeddingQueue:
-    """Queue of all texts that one model embeds, with the vectors of holders that lay out none themselves.
+    """Queue of all texts that one model embeds, with the vectors of sessions and server rows.
 
     `revision` changes when `get` may return other vectors. Belongs to one event loop.
     """
@@ -93,7 +93,7 @@ class EmbeddingQueue:
         """
         self.takes = takes
         self.identity = ModelIdentity(
-            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._model_changed
+            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._on_model_change
         )
         self.learner = BaselineLearner(self.identity, needed=gated)
         self.semaphore = PrioritySemaphore(lambda: AT_ONCE)
@@ -112,7 +112,7 @@ class EmbeddingQueue:
 
     # --- texts being embedded -------------------------------------------------------------------------
 
-    def enter(
+    def begin_run(
         self,
         purpose: Purpose = _BUILD,
         *,
@@ -120,7 +120,7 @@ class EmbeddingQueue:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> EmbeddingRun:
-        """Begin a run over so many texts; the caller calls `leave` on it.
+        """Begin a run over so many texts and queue it; the caller calls `leave` on it.
 
         `used_at` ranks it among others. `progress` is called with the number of finished texts.
         """
@@ -132,13 +132,13 @@ class EmbeddingQueue:
         return run
 
     async def embed(self, run: EmbeddingRun, wanted: Callable[[], Mapping[bytes, str]]) -> None:
-        """Embed the wanted texts, which a thread collects once the answering model is known.
+        """Embed in a run the wanted texts, which a thread collects once the answering model is known.
 
         Raises ProviderError when the endpoint failed; earlier vectors are in the run.
         """
         self.learner.learn()
-        await self.identity.begin()
-        self._of_this_model()
+        await self.identity.check_if_due()
+        self._drop_other_models()
         if self.identity.refusal is not None:
             raise self.identity.refusal
         try:
@@ -149,10 +149,10 @@ class EmbeddingQueue:
             self._set_aside = {**self.set_aside, **culprits}
         self.learner.try_again()
 
-    async def embedded(self, texts: Sequence[str], deadline: float) -> list[Vectors | None]:
-        """Return the vectors of a few urgent texts, None for those that do not come until `deadline`."""
+    async def embed_now(self, texts: Sequence[str], deadline: float) -> list[Vectors | None]:
+        """Embed a few urgent texts; return their vectors, None for those not there at `deadline`."""
         now = time.monotonic()
-        run, keys = self.enter(texts=len(texts), used_at=lambda: now), list(map(text_hash, texts))
+        run, keys = self.begin_run(texts=len(texts), used_at=lambda: now), list(map(text_hash, texts))
         left = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.set_aside}
         try:
             async with asyncio.timeout_at(deadline):
@@ -167,7 +167,7 @@ class EmbeddingQueue:
         """Return the error that keeps texts of these roots from being embedded now, if any."""
         if self._refusal is not None and (why := await self._refusal(tops)):
             return ProviderError(why, reason="held")
-        return _pause(self.identity.embedder)
+        return _outage_error(self.identity.embedder)
 
     @property
     def rate(self) -> float:
@@ -179,8 +179,8 @@ class EmbeddingQueue:
             return 0.0
         return sum(count for _, count in self._done) / max(min(now - self._since, _WINDOW_S), 1e-3)
 
-    def done(self, count: int) -> None:
-        """Count finished texts."""
+    def count_done(self, count: int) -> None:
+        """Count finished texts for the rate."""
         if self._since is None:
             self._since = self._clock()
         else:
@@ -190,7 +190,7 @@ class EmbeddingQueue:
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts that are not asked for now, by hash: the reason and the time of the next try.
+        """Refused texts that are not sent for now, by hash: the reason and the time of the next try.
 
         The mapping is replaced, never changed.
         """
@@ -200,22 +200,22 @@ class EmbeddingQueue:
         return self._set_aside
 
     def retry(self, keys: Collection[bytes]) -> None:
-        """Ask for these texts again."""
+        """Take these texts off the list of refused ones, so that they are embedded again."""
         self._set_aside = {key: each for key, each in self._set_aside.items() if key not in keys}
 
     # --- vectors of holders ---------------------------------------------------------------------------
 
-    def serve(self, holds: Holds) -> None:
-        """Keep the vectors of all texts of a holder."""
+    def add_holder(self, holds: Holds) -> None:
+        """Register a holder of texts: `run` embeds them, and `get` returns their vectors."""
         self._holders.append(holds)
 
     def get(self, key: bytes) -> Vectors | None:
         """Return the vector of a holder's text by hash, None if it is not there."""
-        self._of_this_model()
+        self._drop_other_models()
         return self._vectors.get(key)
 
     def wake(self) -> None:
-        """Take note that a holder has other texts."""
+        """Let `run` look for missing texts now, as a holder has other texts."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -228,29 +228,29 @@ class EmbeddingQueue:
             held = [group for holds in self._holders for group in holds()]
             try:
                 for tops, texts in held:
-                    await self._supply(tops, texts)
+                    await self._embed_group(tops, texts)
             except ProviderError as error:
                 logger.debug("texts of sessions have no vectors reason=%s", error.reason)
             there = {key for _, texts in held for key in texts}
             self._vectors = {key: row for key, row in self._vectors.items() if key in there}
 
     async def close(self) -> None:
-        """End the background tasks."""
+        """End the background tasks: the model check and the computing of the baseline."""
         await self.learner.close()
         await self.identity.close()
 
-    async def _supply(self, tops: tuple[str, ...], texts: Mapping[bytes, str]) -> None:
-        """Embed missing texts. Raises ProviderError, unless memory is paused in these roots."""
+    async def _embed_group(self, tops: tuple[str, ...], texts: Mapping[bytes, str]) -> None:
+        """Embed a holder's missing texts and keep the vectors. Raises ProviderError, unless held back."""
 
         def lacking() -> dict[bytes, str]:
             known = self._vectors.keys() | self.set_aside.keys()
             return {key: text for key, text in texts.items() if key not in known}
 
-        self._of_this_model()
+        self._drop_other_models()
         if not (left := lacking()):
             return
         now = time.monotonic()
-        run = self.enter(Purpose("build", tops), texts=len(left), used_at=lambda: now)
+        run = self.begin_run(Purpose("build", tops), texts=len(left), used_at=lambda: now)
         try:
             await self.embed(run, lacking)
         except ProviderError as error:
@@ -261,20 +261,21 @@ class EmbeddingQueue:
             self._vectors |= run.vectors
             self.revision += bool(run.vectors)
 
-    def _of_this_model(self) -> None:
+    def _drop_other_models(self) -> None:
         """Drop the vectors of a model that was replaced: vectors of two models are never compared."""
         if self._key != self.identity.key:
             self._key, self._vectors, self._set_aside = self.identity.key, {}, {}
             self.revision += 1
 
-    def _model_changed(self) -> None:
+    def _on_model_change(self) -> None:
+        """Embed holders' texts anew, compute the baseline and report the change of the model."""
         self._woken.set()
         self.learner.learn()
         self._on_change()
 
 
 class EmbeddingRun:
-    """Texts of one caller that are being embedded; `left` is the number of those still missing.
+    """One caller's texts that are being embedded; `left` is the number of those still missing.
 
     `vectors`, `culprits` and `cut` (texts embedded by their beginning) outlive an outage in mid-run.
     """
@@ -315,13 +316,13 @@ class EmbeddingRun:
         return round(sum(ahead) / rate, 1) if rate else None
 
     def leave(self) -> None:
-        """End the run."""
+        """End the run: take it out of the queue."""
         self._queue.runs.remove(self)
 
     def count_finished(self, count: int) -> None:
-        """Count finished texts and report them."""
+        """Subtract finished texts from `left`, and report them to the queue and the caller."""
         self.left -= count
-        self._queue.done(count)
+        self._queue.count_done(count)
         self._progress(count)
 
     @contextlib.asynccontextmanager
@@ -346,11 +347,11 @@ class EmbeddingRun:
             for at in starts:
                 async with self.turn():
                     await asyncio.sleep(0)  # an embedder that never waits must let other tasks run
-                    await self._embed(items[at : at + size])
+                    await self._embed_chunk(items[at : at + size])
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
         async with self.turn():
-            await self._embed(items[:size])
+            await self._embed_chunk(items[:size])
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
         for task in tasks:
             task.add_done_callback(ignore_failure)
@@ -361,13 +362,13 @@ class EmbeddingRun:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _embed(self, part: Chunk) -> None:
-        """Embed all of `part` except the refused texts in it."""
+    async def _embed_chunk(self, part: Chunk) -> None:
+        """Embed a chunk; isolate and set aside the texts in it that the endpoint refuses."""
         while part:
-            error = await self._try(part, _CHUNK_S, self._purpose)
+            error = await self._embed_once(part, _CHUNK_S, self._purpose)
             if error is not None and error.reason != "bad_input":  # an endpoint that refuses answers
-                await self._acquit_endpoint(error)
-                error = await self._try(part, _CHUNK_S) if error.reason in _MAY_PASS else error
+                await self._check_endpoint(error)
+                error = await self._embed_once(part, _CHUNK_S) if error.reason in _MAY_PASS else error
             part = await self._isolate(part) if error is not None else []
 
     async def _isolate(self, part: Chunk) -> Chunk:
@@ -375,38 +376,38 @@ class EmbeddingRun:
         aside: Chunk = []
         while len(part) > 1:
             middle = len(part) // 2
-            if await self._try(part[:middle], _HALF_S) is None:
+            if await self._embed_once(part[:middle], _HALF_S) is None:
                 part = part[middle:]  # not tried: it holds the culprit, if any text does
             else:
                 part, aside = part[:middle], part[middle:] + aside
-        await self._judge(part[0])
+        await self._try_alone(part[0])
         return aside
 
-    async def _judge(self, suspect: tuple[bytes, str]) -> None:
-        """Set a text aside unless it gets through alone."""
-        alone = await self._try([suspect], _ALONE_S)
+    async def _try_alone(self, suspect: tuple[bytes, str]) -> None:
+        """Embed a suspect text alone, twice at most; set it aside if it fails and the endpoint does not."""
+        alone = await self._embed_once([suspect], _ALONE_S)
         if alone is None:
             return
-        await self._acquit_endpoint(alone)
-        again = await self._try([suspect], _ALONE_S)
+        await self._check_endpoint(alone)
+        again = await self._embed_once([suspect], _ALONE_S)
         if again is not None:
             self.culprits[suspect[0]] = f"{again.reason}: {again}"
             self.count_finished(1)
 
-    async def _acquit_endpoint(self, error: ProviderError) -> None:
-        """Raise the error if the endpoint is at fault, or the model has changed."""
+    async def _check_endpoint(self, error: ProviderError) -> None:
+        """Embed the public sentences; raise `error` if they fail, ModelReplacedError for another model."""
         before = self._identity.key
         try:
-            await self._identity.look()
+            await self._identity.check_now()
         except ProviderError:
             raise error from None
         if self._identity.key != before:
             raise ModelReplacedError(f"{error}", reason="bad_reply")
 
-    async def _try(
+    async def _embed_once(
         self, part: Chunk, within_s: float, purpose: Purpose | None = None
     ) -> ProviderError | None:
-        """Embed `part` by one call; return the error if a text may have caused it, else raise it."""
+        """Embed a chunk by one call; return the error if a text may have caused it, else raise it."""
         texts, until = [text for _, text in part], time.monotonic() + within_s
         try:
             rows = await self._embedder.embed(texts, purpose=purpose or self._suspect, deadline=until)
@@ -431,7 +432,7 @@ class EmbeddingRun:
 
 
 class BaselineLearner:
-    """Computes one baseline for all roots, once for each model.
+    """Computes the baseline of one model, for all roots, in a background task.
 
     Until one is known the gate uses words. A failure is tried again by the next build that embeds, by the
     next scan and, if the reason may pass, after a build whose texts were answered. `is_wanting` is True while
@@ -446,7 +447,7 @@ class BaselineLearner:
         self._problem = ""
         self.is_wanting = needed and identity is not None
         if identity is not None:
-            identity.renamed = self._compare
+            identity.renamed = self._update_is_wanting
 
     @property
     def state(self) -> tuple[str, str]:
@@ -459,27 +460,32 @@ class BaselineLearner:
             return "words", ""
         return ("failing", self._problem) if self._learning.done() else ("learning", "")
 
-    def know(self, baseline: Baseline | None) -> None:
-        """Take a baseline of the answering model, or of an earlier one."""
+    def set_baseline(self, baseline: Baseline | None) -> None:
+        """Set the baseline: of the answering model, or of an earlier one."""
         self.baseline = baseline
-        self._compare()
+        self._update_is_wanting()
 
-    def _compare(self) -> None:
+    def _update_is_wanting(self) -> None:
+        """Update `is_wanting`: the baseline is needed and is not the answering model's."""
         known = self.baseline.key if self.baseline is not None else None
         self.is_wanting = self._needed and self._identity is not None and known != self._identity.key
 
-    def recall(self) -> None:
-        """Take a cached baseline, so that even the first map needs no wait."""
+    def load_cached(self) -> None:
+        """Set the baseline from the cache, if it is there, so that even the first map has one."""
         identity = self._identity
         if self.is_wanting and identity is not None and identity.is_certain:
-            self.know(identity.model_cache.baselines.get(identity.key, self.baseline))
+            self.set_baseline(identity.model_cache.baselines.get(identity.key, self.baseline))
 
     def learn(self) -> None:
         """Start to compute a missing baseline, unless that is under way or the endpoint fails."""
-        if not self.is_wanting or self._identity is None or _pause(self._identity.embedder) is not None:
+        if (
+            not self.is_wanting
+            or self._identity is None
+            or _outage_error(self._identity.embedder) is not None
+        ):
             return
         if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
+            self._learning = asyncio.create_task(self._compute(self._identity), name="baseline")
             self._learning.add_done_callback(log_failure)
 
     def try_again(self) -> None:
@@ -488,16 +494,18 @@ class BaselineLearner:
             self.learn()
 
     async def close(self) -> None:
+        """Cancel the background task."""
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
 
-    async def _learn(self, identity: ModelIdentity) -> None:
+    async def _compute(self, identity: ModelIdentity) -> None:
+        """Compute, cache and set the baseline, or keep the reason of a failure."""
         try:
-            await identity.begin()
+            await identity.check_if_due()
             key = identity.key
             if (known := identity.model_cache.baselines.get(key)) is not None:
-                self.know(known)
+                self.set_baseline(known)
                 return
             queries, passages = (
                 await _embed_messages(identity, "query"),
@@ -514,14 +522,15 @@ class BaselineLearner:
         self._problem = ""
         if queries.shape[1] < LEAST_DIMENSION:
             self._needed = False  # such vectors have no baseline
-            self._compare()
+            self._update_is_wanting()
             return
         found = await asyncio.to_thread(Baseline.of, key, queries, passages)
         identity.model_cache.baselines[key] = found
-        self.know(found)
+        self.set_baseline(found)
 
 
 async def _embed_messages(identity: ModelIdentity, kind: Kind) -> Vectors:
+    """Embed all everyday messages as queries or as passages, 32 at once."""
     size = _MESSAGES_AT_ONCE
     parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

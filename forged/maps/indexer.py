@@ -38,7 +38,7 @@ _FOLLOW_S = 5.0
 
 
 class Indexer:
-    """Indexes of all roots that are in use."""
+    """Vector maps of all roots in use: opens roots, rebuilds their maps after marks, and unloads them."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Indexer:
         )
 
     def queue_of(self, text: str) -> EmbeddingQueue | None:
-        """Return the queue of the model that embeds a text, if there is one."""
+        """Return the embedding queue of the model that embeds a text, if there is one."""
         return self.second if self.second is not None and self.second.takes(text) else self.queue
 
     def _obstacle(self) -> str:
@@ -128,7 +128,7 @@ class Indexer:
             queue.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
-        """Take note that files under this top may have changed: these, or any."""
+        """Ask for a rescan of the roots with this top: of these files, or of all."""
         for root, index in self._roots.items():
             if root.top == top:
                 index.mark(files)
@@ -160,6 +160,7 @@ class Indexer:
                     queue.learner.learn()  # after a refusal of the endpoint
 
     async def close(self) -> None:
+        """End all embedding and builds, and unload all roots."""
         for queue in self.queues:
             await queue.close()
         for root in list(self._roots):
@@ -170,8 +171,8 @@ class Indexer:
         index = self._roots.get(root)
         return None if index is None else index.builder.snapshot
 
-    async def follow(self, top: str) -> None:
-        """Wait at most five seconds until a root's map shows its files."""
+    async def refresh(self, top: str) -> None:
+        """Rescan the roots with this top; wait at most five seconds until their maps show the files."""
         for root, index in list(self._roots.items()):
             if root.top == top:
                 await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)
@@ -180,13 +181,13 @@ class Indexer:
         return tuple(self._roots.values())
 
     async def pack(self) -> None:
-        """Pack the vectors of all roots, for the next indexer or another daemon."""
+        """Pack the vectors of all roots into the model cache, for the next indexer or another daemon."""
         for index in sorted(self._roots.values(), key=lambda index: index.used_at):
-            if (vector_pack := await self.packed(index)) is not None:
+            if (vector_pack := await self.pack_root(index)) is not None:
                 self._remembered.vector_packs.put(vector_pack)
 
-    async def packed(self, index: RootIndex) -> VectorPack | None:
-        """Return the known vectors of a root as a pack; None if there are none, or packing fails."""
+    async def pack_root(self, index: RootIndex) -> VectorPack | None:
+        """Pack the known vectors of a root; return None if there are none or packing fails."""
         pack_source = index.builder.pack_source()
         try:
             return (
@@ -199,6 +200,7 @@ class Indexer:
             return None
 
     async def _unload(self, root: Root) -> None:
+        """Drop a root's index and cancel its builds."""
         index = self._roots.pop(root)
         self._on_roots(frozenset(self._roots))
         if index.task is not None:

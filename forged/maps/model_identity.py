@@ -37,8 +37,8 @@ _LEAST_COSINE = 0.99
 _MOST_REMEMBERED = 8
 
 
-class _Model(msgspec.Struct, frozen=True):
-    """One model on a label: its embedder's key, its number, and float32 rows of that dimension."""
+class _PackedModel(msgspec.Struct, frozen=True):
+    """Model of a vector pack's label: vectors of test sentences and the baseline, as float32 bytes."""
 
     embedder: str
     number: int
@@ -48,11 +48,9 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class ModelCache:
-    """Cache of models and vectors that outlives an indexer, also for the next daemon.
+    """Cache of known models, baselines and vector packs that outlives an indexer and a daemon.
 
-    It holds by the key of an embedder the vectors of the sentences by each of its models, and the time of the
-    last full embedding. It holds by the key of a model its baseline. It holds vector packs, each with a label
-    of both.
+    By an embedder's key: each model's vectors of the sentences, and the time of the last full embedding.
     """
 
     def __init__(self) -> None:
@@ -70,7 +68,7 @@ class ModelCache:
         for descriptor in descriptors:
             try:
                 vector_pack = VectorPack(descriptor)
-                self._learn(vector_pack)
+                self._take_model(vector_pack)
             except (UnusablePack, msgspec.MsgspecError, ValueError) as error:
                 logger.warning("vectors not taken over, their texts are embedded anew error=%s", error)
                 continue
@@ -78,8 +76,8 @@ class ModelCache:
             names.append(vector_pack.label.root)
         return tuple(names)
 
-    def label(self, embedder: str, key: str) -> bytes:
-        """Return the label of the model `key`, one of those behind an embedder's key."""
+    def encode_model(self, embedder: str, key: str) -> bytes:
+        """Encode the model `key`, of those behind an embedder's key, for the label of a vector pack."""
         number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
         sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
         found = sentences if sentences is not None else baseline.messages if baseline is not None else None
@@ -88,24 +86,24 @@ class ModelCache:
         if baseline is not None:
             means = (baseline.query_mean, baseline.passage_mean)
             rows = np.vstack([*means, baseline.dropped_axes, baseline.messages])
-        known = _Model(embedder, number, dimension, _packed(sentences), _packed(rows))
+        known = _PackedModel(embedder, number, dimension, _to_bytes(sentences), _to_bytes(rows))
         return msgspec.msgpack.encode(known)
 
-    def _learn(self, vector_pack: VectorPack) -> None:
-        """Take the model of a pack. Raises ValueError, MsgspecError, UnusablePack."""
-        model = msgspec.msgpack.decode(vector_pack.label.known, type=_Model)
+    def _take_model(self, vector_pack: VectorPack) -> None:
+        """Take over the model and baseline of a pack. Raises ValueError, MsgspecError, UnusablePack."""
+        model = msgspec.msgpack.decode(vector_pack.label.known, type=_PackedModel)
         if model.sentences:
-            rows = _rows(model.sentences, model.dimension)
+            rows = _from_bytes(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
             if not np.array_equal(known, rows):
                 raise UnusablePack("its model has the number of another model")
         if model.baseline:
-            rows, key = _rows(model.baseline, model.dimension), vector_pack.label.key
+            rows, key = _from_bytes(model.baseline, model.dimension), vector_pack.label.key
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
 
 
 class ModelIdentity:
-    """The model behind one embedder. Belongs to one event loop.
+    """Recognises which model answers behind one embedder. Belongs to one event loop.
 
     `key` names the model that answers now, `kept` the one whose vectors maps hold. They differ while a new
     model may not embed everything: once a day, and within the limit of tokens. `renamed` is called, by any
@@ -155,7 +153,7 @@ class ModelIdentity:
         """Error for texts while a new model may not embed yet, else None."""
         return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
-    async def begin(self) -> None:
+    async def check_if_due(self) -> None:
         """Check the model if that is due, before texts are embedded. Raises ProviderError."""
         await self.embedder.prepare()
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
@@ -164,10 +162,10 @@ class ModelIdentity:
             self._update_keys()
             self._on_change()
         if self.embedder.replaceable and self._is_due:
-            await asyncio.shield(self._start())
+            await asyncio.shield(self._start_check())
 
-    async def look(self) -> None:
-        """Check the model now. Raises ProviderError when the endpoint fails."""
+    async def check_now(self) -> None:
+        """Embed the public sentences and compare them. Raises ProviderError when the endpoint fails."""
         began, until = self._clock(), time.monotonic() + _PATIENCE_S
         try:
             rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
@@ -175,24 +173,24 @@ class ModelIdentity:
             self._looked_at = None
             raise
         self._looked_at = began
-        self._judge(rows)
+        self._judge_model(rows)
 
-    def used(self, dimension: int) -> None:
-        """Check the model when that is due, or at once when a query's vector has another dimension."""
+    def note_query(self, dimension: int) -> None:
+        """Start a check that is due, or at once when a query's vector has another dimension."""
         if not (self.embedder.replaceable and self._known):
             return
         now = self._clock()
         is_odd = dimension != self.dimension and (self._odd_at is None or now - self._odd_at >= _AGAIN_S)
         self._odd_at = now if is_odd else self._odd_at
         if is_odd or self._is_due:
-            self._start()
+            self._start_check()
 
     def tick(self) -> None:
         """Check a suspected change a minute later, and take the new model once that is allowed."""
         if self._doubted_at is not None and self._is_due:
-            self._start()
+            self._start_check()
         if self._number != self._kept and not self._reason_to_wait():
-            self._keep()
+            self._accept_model()
 
     def renew(self) -> None:
         """Accept any answering model from now on: `rebuild --full`."""
@@ -210,39 +208,41 @@ class ModelIdentity:
         every_s = _EVERY_S if self._doubted_at is None else _AGAIN_S
         return self._looked_at is None or self._clock() - self._looked_at >= every_s
 
-    def _start(self) -> asyncio.Task[None]:
-        """Return the check that is under way, after starting it if there is none."""
+    def _start_check(self) -> asyncio.Task[None]:
+        """Start a check of the model unless one is under way; return its task."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self.look(), name="identity")
+            self._looking = asyncio.create_task(self.check_now(), name="identity")
             self._looking.add_done_callback(ignore_failure)
         return self._looking
 
-    def _judge(self, rows: Vectors) -> None:
+    def _judge_model(self, rows: Vectors) -> None:
+        """Compare the sentences' new vectors with the known ones; keep, doubt or switch the model."""
         if not self._known:
-            self._known, self._number = True, self._recognised(rows)
-            self._keep(announces=False)
-        elif _alike(self._seen[self._number], rows):
+            self._known, self._number = True, self._recognise(rows)
+            self._accept_model(announces=False)
+        elif _are_alike(self._seen[self._number], rows):
             self._doubted_at = None
         elif rows.shape[1] != self.dimension:
-            self._replace(rows)
+            self._switch_model(rows)
         elif self._doubted_at is None:
             self._doubted_at = self._clock()
         elif self._clock() - self._doubted_at >= _AGAIN_S:
-            self._replace(rows)
+            self._switch_model(rows)
 
-    def _replace(self, rows: Vectors) -> None:
-        self._doubted_at, self._number = None, self._recognised(rows)
+    def _switch_model(self, rows: Vectors) -> None:
+        """Switch to the model that made these rows; accept it, or say in `notice` why it has to wait."""
+        self._doubted_at, self._number = None, self._recognise(rows)
         self._update_keys()
-        logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
+        logger.warning("another model answers model=%s numbers=%d", self._model_name, self.dimension)
         if self._number == self._kept:
             self.notice = ""
         elif reason := self._reason_to_wait():
             self.notice = (
-                f"a different model answers as {self._named}, and {reason}; keyword search only until the "
-                "old model is back or `forgectl rebuild --full` embeds all memories again"
+                f"a different model answers as {self._model_name}, and {reason}; keyword search only until "
+                "the old model is back or `forgectl rebuild --full` embeds all memories again"
             )
         else:
-            self._keep()
+            self._accept_model()
 
     def _reason_to_wait(self) -> str:
         renewed = self.model_cache.renewed_at.get(self.embedder.key, float("-inf"))
@@ -250,19 +250,19 @@ class ModelIdentity:
             return "all memories were already embedded again for such a change within a day"
         return self._obstacle()
 
-    def _keep(self, *, announces: bool = True) -> None:
-        """Have the vectors of all maps made by the model that answers now."""
+    def _accept_model(self, *, announces: bool = True) -> None:
+        """Accept the model that answers now: all maps are to be embedded by it."""
         changed, self._kept = self._kept != self._number, self._number
         self._update_keys()
         if announces:
             self.model_cache.renewed_at[self.embedder.key] = self._clock()
-            self.notice = f"a different model answers as {self._named}: all memories were embedded again"
+            self.notice = f"a different model answers as {self._model_name}: all memories were embedded again"
         if changed:
             self._on_change()
 
-    def _recognised(self, rows: Vectors) -> int:
-        """Return the number of the model that makes such vectors, a new one if it was never seen."""
-        if (known := next((n for n, seen in self._seen.items() if _alike(seen, rows)), None)) is not None:
+    def _recognise(self, rows: Vectors) -> int:
+        """Return the number of the model that makes such vectors; register it if it was never seen."""
+        if (known := next((n for n, seen in self._seen.items() if _are_alike(seen, rows)), None)) is not None:
             return known
         number = max(self._seen, default=-1) + 1
         self._seen[number] = rows
@@ -279,22 +279,22 @@ class ModelIdentity:
         self.renamed()
 
     @property
-    def _named(self) -> str:
+    def _model_name(self) -> str:
         return " ".join(self.embedder.key.split("\n")[:2])
 
 
-def _alike(before: Vectors, rows: Vectors) -> bool:
-    """Return True if one model made both: another one moves all of the sentences."""
+def _are_alike(before: Vectors, rows: Vectors) -> bool:
+    """Return True if one model made both sets of sentences: another one moves all of them."""
     same = before.shape == rows.shape
     return same and bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
 
 
-def _packed(rows: Vectors | None) -> bytes:
+def _to_bytes(rows: Vectors | None) -> bytes:
     return b"" if rows is None else np.ascontiguousarray(rows, np.float32).tobytes()
 
 
-def _rows(packed: bytes, dimension: int) -> Vectors:
-    """Unpack rows of a dimension. Raises ValueError when they are not whole."""
+def _from_bytes(packed: bytes, dimension: int) -> Vectors:
+    """Unpack float32 rows of a dimension. Raises ValueError when they are not whole."""
     if dimension <= 0:
         raise ValueError("its model has vectors of no length")
     return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

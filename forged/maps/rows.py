@@ -27,8 +27,8 @@ Numbers = NDArray[np.int32]
 Embedded = Callable[[Memory, str], str]
 
 
-class Changes(msgspec.Struct, frozen=True, eq=False):
-    """Differences between the rows of one map and those of the next.
+class RowChanges(msgspec.Struct, frozen=True, eq=False):
+    """Differences between the rows of one map and those of the next, as row numbers.
 
     `kept_old` and `kept_new` are rows of unchanged texts, in the old and in the new order, both ascending.
     `added` are rows of new texts. `redated` are rows of unchanged texts with other front matter.
@@ -40,8 +40,8 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
     redated: Numbers
 
 
-def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
-    """Compare the rows of `old` and `new`, both ordered by id. Equal ends are not compared."""
+def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> RowChanges:
+    """Compare the memories `old` and `new`, both ordered by id; return which rows stay or are new."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}
@@ -55,11 +55,11 @@ def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -
         else:
             added.append(row)
         pace.yield_if_due()
-    return Changes(
-        _framed(head, kept_old, len(old), tail),
-        _framed(head, kept_new, len(new), tail),
-        _numbers(added),
-        _numbers(redated),
+    return RowChanges(
+        _with_ends(head, kept_old, len(old), tail),
+        _with_ends(head, kept_new, len(new), tail),
+        _as_array(added),
+        _as_array(redated),
     )
 
 
@@ -73,17 +73,17 @@ def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[
     ]
 
 
-def _framed(head: int, middle: list[int], size: int, tail: int) -> Numbers:
+def _with_ends(head: int, middle: list[int], size: int, tail: int) -> Numbers:
     """Return the first `head` rows, those in the middle, and the last `tail` of `size`."""
-    return np.concatenate((np.arange(head), _numbers(middle), np.arange(size - tail, size)), dtype=np.int32)
+    return np.concatenate((np.arange(head), _as_array(middle), np.arange(size - tail, size)), dtype=np.int32)
 
 
-def _numbers(rows: list[int]) -> Numbers:
+def _as_array(rows: list[int]) -> Numbers:
     return np.array(rows, np.int32)
 
 
 class CueRows(msgspec.Struct, frozen=True, eq=False):
-    """Cues of the memories that have some, without vectors.
+    """Rows of the cues of some memories, without vectors.
 
     `owners` and `begins` are as in a map's `Cues`. `texts` are as they are embedded. `hashes` are of them,
     b"" without an embedder.
@@ -99,8 +99,8 @@ class CueRows(msgspec.Struct, frozen=True, eq=False):
     def with_vectors(self, dense: DenseIndex | None) -> Cues:
         return Cues(self.owners, self.begins, are_cjk(self.texts), self.lexical, dense)
 
-    def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """Yield the memories, with the hash of each of their cues."""
+    def memory_hashes(self) -> Iterator[tuple[Memory, bytes]]:
+        """Yield each memory once for each of its cues, with the hash of the cue."""
         ends = (*self.begins[1:].tolist(), len(self.texts))
         for memory, first, last in zip(self.memories, self.begins.tolist(), ends, strict=True):
             for key in self.hashes[first:last]:
@@ -115,7 +115,7 @@ def cue_rows(
     embedded: Embedded | None,
     pace: Pace,
 ) -> CueRows | None:
-    """Return the rows of the cues of `memories`, None without cues.
+    """Build the rows of the cues of `memories`, reusing unchanged ones of `before`; None without cues.
 
     `embedded` returns the text of a cue as it is embedded.
     """
@@ -135,12 +135,12 @@ def cue_rows(
         np.array(owners, np.intp),
         begins,
         texts,
-        _hashes(texts, pace) if embedded is not None else (b"",) * len(texts),
-        _words(having, begins, texts, before, pace) if lexical else None,
+        _hash_texts(texts, pace) if embedded is not None else (b"",) * len(texts),
+        _index_words(having, begins, texts, before, pace) if lexical else None,
     )
 
 
-def _hashes(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
+def _hash_texts(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
     found = []
     for text in texts:
         found.append(text_hash(text))
@@ -148,18 +148,18 @@ def _hashes(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _words(
+def _index_words(
     memories: Sequence[Memory],
     begins: NDArray[np.intp],
     texts: Sequence[str],
     before: CueRows | None,
     pace: Pace,
 ) -> LexicalIndex:
-    """Index the words of the cues; unchanged cues keep their postings."""
-    kept_old, kept_new = _kept(memories, begins, before)
+    """Build the lexical index of the cues; unchanged cues keep their postings."""
+    kept_old, kept_new = _kept_cues(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
-    docs = list(_tokenised((texts[row] for row in added), pace))
+    docs = list(_tokenise((texts[row] for row in added), pace))
     index = before.lexical if before is not None and before.lexical is not None else build_lexical(())
     return splice_lexical(
         index,
@@ -171,13 +171,13 @@ def _words(
     )
 
 
-def _tokenised(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
+def _tokenise(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
     for text in texts:
         yield terms(text)
         pace.yield_if_due()
 
 
-def _kept(
+def _kept_cues(
     memories: Sequence[Memory], begins: NDArray[np.intp], before: CueRows | None
 ) -> tuple[list[int], list[int]]:
     """Return the rows of unchanged cues before and now, both ascending."""
@@ -199,7 +199,7 @@ def _kept(
 
 
 class MapRows(msgspec.Struct, frozen=True, eq=False):
-    """Memories, sorted by id, without their vectors; `hashes` are of their texts, b"" for a blank one."""
+    """Rows of memories, sorted by id, without vectors; `hashes` are of their texts, b"" for a blank one."""
 
     memories: tuple[Memory, ...]
     hashes: tuple[bytes, ...]
@@ -215,7 +215,7 @@ class MapRows(msgspec.Struct, frozen=True, eq=False):
     def with_vectors(
         self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
     ) -> MapPart:
-        """Return a part of a map; `second` are vectors by another model than the map's own."""
+        """Return the rows as a map part; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
         return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
@@ -241,13 +241,13 @@ class RowMaker:
         self._pause = pause
 
     def rows(self, memories: tuple[Memory, ...], before: MapRows | None) -> MapRows:
-        """Return the rows of `memories`."""
+        """Build the rows of `memories`, reusing unchanged ones of `before`."""
         pace = Pace(self._pause)
         changes = compare_rows(before.memories if before is not None else (), memories, pace)
         return MapRows(
             memories,
-            self._hashes(memories, before, changes, pace),
-            self._words(memories, before, changes, pace) if self._lexical else None,
+            self._hash_texts(memories, before, changes, pace),
+            self._index_words(memories, before, changes, pace) if self._lexical else None,
             self._traits(memories, before, changes),
             cue_rows(
                 memories,
@@ -258,8 +258,8 @@ class RowMaker:
             ),
         )
 
-    def _hashes(
-        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
+    def _hash_texts(
+        self, memories: Sequence[Memory], before: MapRows | None, changes: RowChanges, pace: Pace
     ) -> tuple[bytes, ...]:
         if self._embedded is None:
             return (b"",) * len(memories)
@@ -272,10 +272,10 @@ class RowMaker:
             pace.yield_if_due()
         return tuple(hashes.tolist())
 
-    def _words(
-        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
+    def _index_words(
+        self, memories: Sequence[Memory], before: MapRows | None, changes: RowChanges, pace: Pace
     ) -> LexicalIndex:
-        docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
+        docs = _tokenise((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
             return build_lexical(docs)
         return splice_lexical(
@@ -287,8 +287,8 @@ class RowMaker:
             size=len(memories),
         )
 
-    def _traits(self, memories: Sequence[Memory], before: MapRows | None, changes: Changes) -> Traits:
+    def _traits(self, memories: Sequence[Memory], before: MapRows | None, changes: RowChanges) -> Traits:
         if before is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))
-        return before.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+        return before.traits.after_edit(memories, changes.kept_old, changes.kept_new, fresh)

@@ -85,7 +85,7 @@ class VectorPack:
         self.descriptor = descriptor
         try:
             self._memory = _map_memory(descriptor)
-            self.label, self._begin = _read(self._memory)
+            self.label, self._begin = _read_label(self._memory)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             os.close(descriptor)
             raise UnusablePack(f"{error}") from error
@@ -98,7 +98,7 @@ class VectorPack:
     def read(
         self, key: str, dimension: int = 0
     ) -> tuple[Callable[[bytes], Vectors | None], frozenset[bytes]]:
-        """Return a lookup of vectors by hash, and the hashes of texts that were cut.
+        """Check the whole pack; return a lookup of vectors by text hash, and the hashes of cut texts.
 
         Reads the whole pack: call it in a thread. Raises UnusablePack when it is of another model, or
         damaged. A `dimension` of 0 is any.
@@ -123,7 +123,7 @@ class VectorPack:
 
 
 def pack(pack_source: PackSource) -> VectorPack:
-    """Copy vectors into sealed memory, some rows at a time. Raises UnusablePack."""
+    """Copy vectors into a new sealed pack, some rows at a time. Raises UnusablePack."""
     if not hasattr(os, "memfd_create"):
         raise UnusablePack("this system has no sealed memory")
     try:
@@ -131,7 +131,7 @@ def pack(pack_source: PackSource) -> VectorPack:
     except OSError as error:
         raise UnusablePack(f"no sealed memory: {error.strerror}") from error
     try:
-        _write(descriptor, pack_source)
+        _write_pack(descriptor, pack_source)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except (OSError, ValueError) as error:
         os.close(descriptor)
@@ -140,16 +140,19 @@ def pack(pack_source: PackSource) -> VectorPack:
 
 
 def _create_memfd() -> int:
+    """Create a nameless file in memory that can be sealed; return its descriptor."""
     try:
         return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _NOEXEC_SEAL)
     except OSError:
         return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
-def _write(descriptor: int, pack_source: PackSource) -> None:
-    dimension = _dimension(pack_source)
+def _write_pack(descriptor: int, pack_source: PackSource) -> None:
+    """Write label, vectors, hashes and cut flags of a pack, and then its header with the checksum."""
+    dimension = _newest_dimension(pack_source)
     wanted = [
-        (pack_part, _wanted(pack_part, pack_source.fresh, dimension)) for pack_part in pack_source.pack_parts
+        (pack_part, _known_rows(pack_part, pack_source.fresh, dimension))
+        for pack_part in pack_source.pack_parts
     ]
     count = sum(len(numbers) for _, numbers in wanted)
     encoded = msgspec.msgpack.encode(
@@ -157,19 +160,20 @@ def _write(descriptor: int, pack_source: PackSource) -> None:
     )
     os.lseek(descriptor, _HEAD.size, os.SEEK_SET)
     checksum = 0
-    for piece in _pieces(pack_source, wanted, dimension, encoded):
+    for piece in _pack_bytes(pack_source, wanted, dimension, encoded):
         _write_all(descriptor, piece)
         checksum = zlib.crc32(piece, checksum)
     os.pwrite(descriptor, _HEAD.pack(_VERSION, checksum, len(encoded)), 0)
 
 
-def _pieces(
+def _pack_bytes(
     pack_source: PackSource, wanted: Sequence[tuple[PackPart, NDArray[np.intp]]], dimension: int, label: bytes
 ) -> Iterator[bytes]:
-    yield label.ljust(_start(len(label)) - _HEAD.size, b"\0")
+    """Yield the bytes of a pack after its header, some rows at a time."""
+    yield label.ljust(_vectors_offset(len(label)) - _HEAD.size, b"\0")
     for pack_part, numbers in wanted:
         for at in range(0, len(numbers), _PIECE):
-            yield _rows(pack_part, numbers[at : at + _PIECE], pack_source.fresh, dimension).tobytes()
+            yield _vectors_of(pack_part, numbers[at : at + _PIECE], pack_source.fresh, dimension).tobytes()
     keys = [pack_part.hashes[row] for pack_part, numbers in wanted for row in numbers.tolist()]
     yield b"".join(keys)
     yield bytes(key in pack_source.cut for key in keys)
@@ -181,7 +185,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _dimension(pack_source: PackSource) -> int:
+def _newest_dimension(pack_source: PackSource) -> int:
     """Return the dimension of the newest vectors; one model makes them all."""
     indexes = (
         pack_part.dense.dimension for pack_part in pack_source.pack_parts if pack_part.dense is not None
@@ -189,21 +193,22 @@ def _dimension(pack_source: PackSource) -> int:
     return next(indexes, len(next(iter(pack_source.fresh.values()), b"")))
 
 
-def _wanted(pack_part: PackPart, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
-    """Return the rows with a known vector."""
+def _known_rows(pack_part: PackPart, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
+    """Return the rows of a part with a known vector."""
     known = np.fromiter(map(fresh.__contains__, pack_part.hashes), np.bool_, len(pack_part.hashes))
     if pack_part.dense is not None and pack_part.dense.dimension == dimension:
         known |= ~pack_part.dense.missing
     return np.flatnonzero(known)
 
 
-def _rows(
+def _vectors_of(
     pack_part: PackPart, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int
 ) -> Vectors:
+    """Return the vectors of some rows of a part; fresh ones replace those of the index."""
     dense = (
         pack_part.dense if pack_part.dense is not None and pack_part.dense.dimension == dimension else None
     )
-    rows = dense.some(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
+    rows = dense.rows_at(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
     for at, number in enumerate(numbers.tolist()):
         if (row := fresh.get(pack_part.hashes[number])) is not None:
             rows[at] = row
@@ -211,7 +216,7 @@ def _rows(
 
 
 def _map_memory(descriptor: int) -> mmap.mmap:
-    """Map the memory of a descriptor. Raises ValueError unless it is ours and sealed."""
+    """Map the memory of a descriptor. Raises ValueError unless it is this user's and sealed."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         raise ValueError("it is not memory of ours")
@@ -223,14 +228,14 @@ def _map_memory(descriptor: int) -> mmap.mmap:
     return memory
 
 
-def _read(memory: mmap.mmap) -> tuple[PackLabel, int]:
-    """Return the label and the offset of the vectors. Raises ValueError, MsgspecError."""
+def _read_label(memory: mmap.mmap) -> tuple[PackLabel, int]:
+    """Return a pack's label and the offset of the vectors. Raises ValueError, MsgspecError."""
     if len(memory) < _HEAD.size:
         raise ValueError("it is too short")
     version, _, length = _HEAD.unpack_from(memory)
     if version != _VERSION:
         raise ValueError("it is of another version")
-    start = _start(length)
+    start = _vectors_offset(length)
     if start > len(memory):
         raise ValueError("its label is cut off")
     label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=PackLabel)
@@ -241,13 +246,13 @@ def _read(memory: mmap.mmap) -> tuple[PackLabel, int]:
     return label, start
 
 
-def _start(length: int) -> int:
-    """Return the offset of the vectors after a label of so many bytes."""
+def _vectors_offset(length: int) -> int:
+    """Return the offset of the vectors in a pack whose label has so many bytes."""
     return -(-(_HEAD.size + length) // _ALIGNED) * _ALIGNED
 
 
 class VectorPacks:
-    """Vector packs by root; the oldest are dropped first. Belongs to one event loop."""
+    """Vector packs by root, until they are taken; the oldest are dropped first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -281,5 +286,5 @@ class VectorPacks:
 
 
 def pack_name(root: Root) -> str:
-    """Return the name of a root in its pack."""
+    """Return the name of a root, scope and path, on the labels of packs."""
     return f"{root.scope}:{root.top}"

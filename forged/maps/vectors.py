@@ -62,7 +62,7 @@ class VectorCache:
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
     def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make `index` the live one, with a row for each of `keys`; zero rows are unknown texts."""
+        """Make `index` the live one, with a row for each of `keys`; retire rows of the index before."""
         known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
         left = self._recent
@@ -75,13 +75,13 @@ class VectorCache:
         self._retire(left)
 
     def keep_recent(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make the rows of `index`, one for each of `keys`, the recent ones."""
+        """Make the rows of `index`, one for each of `keys`, the recent ones; retire those before."""
         before, there = self._recent, np.flatnonzero(~index.missing).tolist()
         self._recent = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
-        """Copy rows that are in no index any more; rows that are back are no longer retired."""
+        """Copy rows that are in no index any more; drop copies of rows that are back, and too many."""
         for key, row in left.items():
             if key not in self._row_of and key not in self._recent:
                 self._retired[key] = row.copy()
@@ -94,7 +94,7 @@ class VectorCache:
 
 
 class KnownVectors:
-    """Vectors of one model by text hash, b"" for none.
+    """All known vectors of one root's texts by one model, by text hash; builds the dense indexes.
 
     `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is useless.
     """
@@ -109,18 +109,18 @@ class KnownVectors:
         self._cues = VectorCache(identity.kept)
         self._older: tuple[VectorCache, VectorCache] | None = None  # both, from before `renew`
         self._run: EmbeddingRun | None = None
-        self._parcel = vector_pack
+        self._vector_pack = vector_pack
         self._unpacked: Known | None = None  # lookup in the pack
 
     def get(self, key: bytes) -> Vectors | None:
         """Return the newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
         if fresh is None:
-            fresh = _held(key, (self._cache, self._cues))
-        return self._packed(key) if fresh is None else fresh
+            fresh = _first_found(key, (self._cache, self._cues))
+        return self._from_pack(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
-        """Return the rows of the texts that have to be embedded."""
+        """Return the row numbers of the texts that have to be embedded."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
@@ -142,31 +142,31 @@ class KnownVectors:
         self.starts_anew, self._run = self._run is not None, None
         self._cache, self._cues = VectorCache(self._identity.kept), VectorCache(self._identity.kept)
         self.cut = frozenset()
-        self._parcel = self._unpacked = None
+        self._vector_pack = self._unpacked = None
 
     def begin(
         self, texts: int, used_at: Callable[[], float], progress: Callable[[int], None]
     ) -> EmbeddingRun:
-        """Begin a new run, with the vectors that came before an outage."""
+        """Begin a new embedding run, with the vectors that came before an outage."""
         self.starts_anew = False
-        run = self._queue.enter(self._purpose, texts=texts, used_at=used_at, progress=progress)
+        run = self._queue.begin_run(self._purpose, texts=texts, used_at=used_at, progress=progress)
         before, self._run = self._run, run
         if before is not None:
             run.vectors.update(before.vectors)
             run.cut |= before.cut
         return run
 
-    def take(self, run: EmbeddingRun) -> None:
-        """Take the cut texts of a run, which may have been given up."""
+    def add_cut(self, run: EmbeddingRun) -> None:
+        """Add the cut texts of the run under way to `cut`."""
         if run is self._run:
             self.cut |= run.cut
 
-    def of_one_time(self, *, all_new: bool) -> Known:
-        """Return the lookup of the next map's vectors: the old ones until the last new one is there."""
+    def lookup(self, *, all_new: bool) -> Known:
+        """Return the lookup for the next map: of the old vectors until the last new one is there."""
         older = self._older
-        return self.get if older is None or all_new else lambda key: _held(key, older)
+        return self.get if older is None or all_new else lambda key: _first_found(key, older)
 
-    def index(
+    def build_index(
         self,
         hashes: Sequence[bytes],
         baseline: Baseline | None,
@@ -175,18 +175,18 @@ class KnownVectors:
         recent: bool = False,
         cues: bool = False,
     ) -> DenseIndex | None:
-        """Return the dense index of texts by hash, calibrated for the gate; None without any vector.
+        """Build and cache the dense index of texts by hash, calibrated for the gate; None without vectors.
 
         With `recent` the texts are added next to the index that was laid out last. Cues have no baseline.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]
-        known, places = self.of_one_time(all_new=all_new), _NO_PLACES
+        known, places = self.lookup(all_new=all_new), _NO_PLACES
         if recent:
-            index = self._recent(hashes, cache, known)
+            index = self._build_recent(hashes, cache, known)
         else:
             places = cache.places(hashes)
-            index = self._laid_out(hashes, places, cache, known)
+            index = self._build_index(hashes, places, cache, known)
         if index is None:
             return None
         if baseline is not None:
@@ -195,7 +195,8 @@ class KnownVectors:
             (cache.keep_recent if recent else cache.adopt)(hashes, index)
         return index
 
-    def _recent(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
+    def _build_recent(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
+        """Build a small index of recent texts with the cache's dimension; None without any vector."""
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
         rows = np.zeros((len(hashes), dimension), np.float32)
@@ -205,10 +206,10 @@ class KnownVectors:
         return build_dense(cache.key, rows) if rows.any() else None
 
     def settle(self) -> None:
-        """Take note that all vectors are in the map now."""
+        """Drop the run, the older vectors and the pack, as the map has all vectors now."""
         if self._run is not None:
-            self.take(self._run)
-        self._run = self._older = self._parcel = self._unpacked = None
+            self.add_cut(self._run)
+        self._run = self._older = self._vector_pack = self._unpacked = None
 
     @property
     def waiting(self) -> int:
@@ -223,9 +224,9 @@ class KnownVectors:
         fresh = {} if self._run is None else self._run.vectors.copy()
         usable = tuple(map(self._without_older, pack_parts)) or (PackPart(tuple(fresh), None),)
         if not fresh and all(pack_part.dense is None for pack_part in usable):
-            return self._parcel
+            return self._vector_pack
         key = self._cache.key
-        known = self._identity.model_cache.label(self._identity.embedder.key, key)
+        known = self._identity.model_cache.encode_model(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
         return PackSource(PackLabel(root, key, known=known), usable, fresh, cut)
 
@@ -236,23 +237,25 @@ class KnownVectors:
         )
         return PackPart(pack_part.hashes, None) if is_older else pack_part
 
-    def _packed(self, key: bytes) -> Vectors | None:
-        """Return the packed vector of a text, once it is certain that the same model answers."""
-        if self._parcel is not None and self._unpacked is None and self._identity.is_certain:
-            self._unpack(self._parcel)
+    def _from_pack(self, key: bytes) -> Vectors | None:
+        """Return a text's vector in the pack, once it is certain that the same model answers."""
+        if self._vector_pack is not None and self._unpacked is None and self._identity.is_certain:
+            self._open_pack(self._vector_pack)
         return None if self._unpacked is None else self._unpacked(key)
 
-    def _unpack(self, vector_pack: VectorPack) -> None:
+    def _open_pack(self, vector_pack: VectorPack) -> None:
+        """Open the pack's lookup; drop an unusable pack with a warning."""
         try:
             self._unpacked, cut = vector_pack.read(self._identity.kept, self._identity.dimension)
             self.cut |= cut
         except UnusablePack as error:
             logger.warning("packed vectors not used, their texts are embedded anew error=%s", error)
-            self._parcel = None
+            self._vector_pack = None
 
-    def _laid_out(
+    def _build_index(
         self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known
     ) -> DenseIndex | None:
+        """Build the index of all texts by an edit of the live one; None without any vector."""
         fresh = {
             row: vector
             for row in np.flatnonzero(places < 0).tolist()
@@ -270,6 +273,6 @@ class KnownVectors:
         return edit_dense(nothing, np.full(len(hashes), -1), fresh)
 
 
-def _held(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
+def _first_found(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
     """Return the vector of a text from the first cache that has it."""
     return next((held for cache in caches if (held := cache.get(key)) is not None), None)

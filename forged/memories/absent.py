@@ -23,8 +23,8 @@ _AFTER_S, _DAY_S = 600.0, 24 * 3600.0
 _PAUSE_S = 0.0005
 
 
-async def follow_absent(memories: MemoryParts) -> None:
-    """Sweep once a day, until cancelled. Raises nothing."""
+async def sweep_absent_daily(memories: MemoryParts) -> None:
+    """Sweep all roots once a day, as `sweep_absent` does, until cancelled. Raises nothing."""
     wait_s = _AFTER_S
     while True:
         await asyncio.sleep(wait_s)
@@ -33,7 +33,7 @@ async def follow_absent(memories: MemoryParts) -> None:
 
 
 async def sweep_absent(memories: MemoryParts, now: float) -> None:
-    """Count the day of a time (Unix seconds) for all missing files, and erase rows that are due."""
+    """Count a day for each missing file; erase database rows of those missing for many days."""
     await memories.state.opened()
     if memories.state.problem:
         return
@@ -43,7 +43,7 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
     for top in sorted(tops):
         try:
             root = await asyncio.to_thread(root_at, top, home)
-            swept += await _sweep(memories, root, known.get(top, set()), now) if root.top == top else 0
+            swept += await _sweep_root(memories, root, known.get(top, set()), now) if root.top == top else 0
         except (ForgedError, OSError) as error:
             logger.info("absent memories not counted root=%s error=%s", top, error)
     if swept:
@@ -54,11 +54,15 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
             logger.warning("traces not erased error=%s", error)
 
 
-async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
-    """Count the day for one root; return the number of forgotten memories."""
+async def _sweep_root(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
+    """Count the day for one root and erase rows that are due; return the number of forgotten memories."""
     removal, ids = memories.state.removal, await memories.trust.ids(root.top)
     known = known | removal.known_as(ids.identities)
-    look = await asyncio.to_thread(_look, root, ids, memories.indexer.snapshot(root), now) if known else None
+    look = (
+        await asyncio.to_thread(_list_root, root, ids, memories.indexer.snapshot(root), now)
+        if known
+        else None
+    )
     if look is None:
         return 0
     await removal.noticed(look, known)
@@ -70,18 +74,18 @@ async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float)
 
 
 def _own_tops(home: str) -> list[str]:
-    """Return the tops of the user's own roots."""
+    """Return the paths of the user's own roots: home, org and each agent's."""
     agents = [agent_root(home, each).top for each in agent_ids(home)]
     return [os.path.realpath(home), org_root(home).top, *agents]
 
 
-def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootListing | None:
-    """List the files of a root; None if that is not possible. Blocks for the disk."""
-    place = _place(root, ids)
+def _list_root(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootListing | None:
+    """List the memories in a root's files; None if any folder cannot be listed. Blocks for the disk."""
+    place = _identity_on_disk(root, ids)
     if not place:
         return None
     snapshot = scan(root, before, pause=lambda: time.sleep(_PAUSE_S))
-    if any(listing.reason for listing in snapshot.listings) or _place(root, ids) != place:
+    if any(listing.reason for listing in snapshot.listings) or _identity_on_disk(root, ids) != place:
         return None
     read = [(name, seen) for listing in snapshot.listings for name, seen in listing.files.items()]
     return RootListing(
@@ -93,7 +97,7 @@ def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> Root
     )
 
 
-def _place(root: Root, ids: RootIds) -> str:
+def _identity_on_disk(root: Root, ids: RootIds) -> str:
     """Return a root's identity with the device of its folders, or "" if it does not exist."""
     try:
         path = os.path.join(root.top, root.folders[0])

@@ -22,7 +22,7 @@ from forged.attributes import Facts, FactsPatch
 from forged.errors import ForgedError, MemoryNotFound, SharedError, StoreError
 from forged.files import org_root
 from forged.maps import RootIndex
-from forged.memories.ids import look
+from forged.memories.ids import scan_root
 from forged.memories.parts import MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memory import Memory, Scope, one_form, time_ns
@@ -31,7 +31,6 @@ from forged_client.protocol import DocumentRecord
 
 if TYPE_CHECKING:
     from forged.postgres import ServerDocument, ServerDocuments, SharedServer, Stored
-
 
 logger = logging.getLogger(__name__)
 THERE, WAITS = "there", "waits"
@@ -43,14 +42,14 @@ Pieces = dict[str, dict[str, Memory]]
 
 
 async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = False) -> RootIndex:
-    """Return the index of the org root."""
+    """Open the root of scope org, which holds all documents; with `make` create its folders first."""
     (root,) = (await memories.resolver.within(place, Scope.ORG, make=make)).roots
     return memories.indexer.open(root)
 
 
 async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
-    """Return all pieces on disk; every acknowledged one is there."""
-    seen = await look(memories, index)
+    """Return all pieces of documents on disk, by their source and id."""
+    seen = await scan_root(memories, index)
     found: Pieces = {}
     for each in seen.admitted.memories:
         if each.piece is not None:
@@ -63,22 +62,22 @@ async def list_documents(
 ) -> tuple[list[DocumentRecord], str, RootIndex]:
     """Return all documents sorted by source, why the server could not be asked, and the root."""
     index = await org_index(memories, place)
-    server, problem = await _on_server(memories)
+    server, problem = await _server_documents_named(memories)
     found = await _documents_there(memories, index)
     return _records(memories, index, found, server), problem, index
 
 
 async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str, list[Memory]]:
-    """Return the pieces of each document; while a text is replaced, one source has two documents."""
+    """Return the pieces of each document on disk, by document id."""
     found: dict[str, list[Memory]] = {}
     for some in (await pieces_there(memories, index)).values():
         for each in some.values():
-            found.setdefault(document_of(each), []).append(each)
+            found.setdefault(document_id_of(each), []).append(each)
     return found
 
 
-def document_of(memory: Memory) -> str:
-    """Return the id of a piece's document."""
+def document_id_of(memory: Memory) -> str:
+    """Return the id of the document that a piece belongs to, "" for another memory."""
     return memory.piece.document_id if memory.piece is not None else ""
 
 
@@ -130,24 +129,24 @@ class FoundDocuments(msgspec.Struct, frozen=True):
     server: Sequence[ServerDocument]
     problem: str
 
-    def not_found(self, name: str) -> MemoryNotFound:
+    def not_found_error(self, name: str) -> MemoryNotFound:
         return MemoryNotFound("; ".join(filter(None, (f"no document {name[:80]!r}", self.problem or _LOOK))))
 
 
 async def find_documents(memories: MemoryParts, place: Workplace, name: str) -> FoundDocuments:
-    """Return the documents with this source or id."""
+    """Return the documents in files and on the server that have this source or id."""
     index = await org_index(memories, place)
     there = await _documents_there(memories, index)
     found = {each: some for each, some in there.items() if _is_named(name, some[0])}
-    server, problem = await _on_server(memories, name)
+    server, problem = await _server_documents_named(memories, name)
     records = _records(memories, index, found, server)
     ids = tuple(each.id for some in found.values() for each in some)
     return FoundDocuments(index, ids, tuple(records), server, problem)
 
 
 async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> tuple[bool, int]:
-    """Remove every piece; return if that waits for the server, and the generation without them."""
-    waits = await _take_away(memories, [each.document_id for each in found.records], found.server)
+    """Remove documents from files and server; return True if the server is yet to follow, a generation."""
+    waits = await _remove_from_server(memories, [each.document_id for each in found.records], found.server)
     if not found.ids:
         return waits, found.index.generations.visible
     return waits, await remove_pieces(memories, found.index, found.ids)
@@ -176,14 +175,15 @@ async def send_to_server(
     if shared is None or not pieces:
         return ""
     try:
-        return await _sent(shared, pieces, older, patch)
+        return await _write_pieces(shared, pieces, older, patch)
     except (SharedError, StoreError) as error:
         return str(error)
 
 
-async def _sent(
+async def _write_pieces(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
+    """Write missing pieces to the server and remove its older documents; return the state there."""
     first = pieces[0].piece
     assert first is not None, "it is part of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
@@ -200,14 +200,14 @@ async def _sent(
             raise
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
     if lacking:
-        await shared.put([_row(each, patch, since) for each in lacking])
+        await shared.put([_to_row(each, patch, since) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
     return WAITS if shared.outbox.pieces_of(document) else THERE
 
 
-def _row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
-    """Return a piece as a row that is newer than any earlier removal mark of its document."""
+def _to_row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
+    """Return a piece as a server row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
     assert memory.piece is not None
@@ -224,7 +224,7 @@ def _row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
     )
 
 
-async def _on_server(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
+async def _server_documents_named(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
     """Return documents on the server, all or those of a name, and why it could not be asked."""
     shared = memories.documents_server
     if shared is None:
@@ -238,10 +238,10 @@ async def _on_server(memories: MemoryParts, name: str = "") -> tuple[list[Server
     return [each for each in found if each.document_id not in leaving], ""
 
 
-async def _take_away(
+async def _remove_from_server(
     memories: MemoryParts, documents: Collection[str], known: Sequence[ServerDocument]
 ) -> bool:
-    """Remove documents from the server, durably; return if that waits for it. Raises StoreError."""
+    """Remove documents from the server, now or later; return True if that waits. Raises StoreError."""
     shared = memories.documents_server
     if shared is None:
         return False
@@ -264,7 +264,7 @@ async def follow_documents(memories: MemoryParts) -> None:
         while True:
             wanted.clear()
             try:
-                await _step(memories)
+                await _remove_stale_files(memories)
             except ForgedError as error:
                 logger.info("documents are not in step with the shared server error=%s", type(error).__name__)
             await asyncio.sleep(_PAUSE_S)  # a client that sends many documents notifies for each
@@ -275,8 +275,8 @@ async def follow_documents(memories: MemoryParts) -> None:
         end()
 
 
-async def _step(memories: MemoryParts) -> None:
-    """Remove the files of documents that were removed elsewhere."""
+async def _remove_stale_files(memories: MemoryParts) -> None:
+    """Remove the files of all documents that were removed on another machine."""
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return
@@ -286,11 +286,11 @@ async def _step(memories: MemoryParts) -> None:
         there = await _documents_there(memories, index)
         names = [name for document, some in there.items() for name in (document, *(each.id for each in some))]
         gone = await _server_documents(shared).gone(names)
-        if dead := tuple(_dead(there, gone)):
+        if dead := tuple(_removed_pieces(there, gone)):
             await remove_pieces(memories, index, dead)
 
 
-def _dead(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
+def _removed_pieces(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
     """Yield ids of pieces whose document was removed after they were written."""
     for document, some in there.items():
         for each in some:

@@ -23,10 +23,10 @@ from forged.config import KnowledgeConfig
 from forged.errors import InvalidRequest, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memories.document_store import Pieces, document_of, org_index, pieces_there, send_to_server
+from forged.memories.document_store import Pieces, document_id_of, org_index, pieces_there, send_to_server
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_pieces
-from forged.memories.write import secrets_now
+from forged.memories.write import find_secrets_blocking
 from forged.memory import Memory
 from forged.stores import Workplace
 from forged.text.redaction import shapes_in
@@ -38,7 +38,7 @@ _MOST_SOURCE = 1024
 
 
 class _PlannedDocument(msgspec.Struct, frozen=True):
-    """Plan of a document: all its pieces, missing ones, and ids of replaced ones."""
+    """Plan of one document's ingestion: all its pieces, the missing ones, ids of replaced ones."""
 
     source: str
     pieces: tuple[Memory, ...]
@@ -50,11 +50,12 @@ class _PlannedDocument(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> tuple[Memory, ...]:
-        """Return the pieces that exist afterwards."""
+        """Pieces of the document that exist afterwards."""
         return tuple(each for each in self.pieces if each.id not in self.forgotten)
 
     @property
     def result(self) -> str:
+        """The outcome as a word: new, completed, replaced, or exists if nothing is to be done."""
         if self.older:
             return "replaced"
         if not self.missing:
@@ -62,10 +63,11 @@ class _PlannedDocument(msgspec.Struct, frozen=True):
         return "new" if len(self.missing) == len(self.pieces) else "completed"
 
     def outcome(self, written: int) -> DocumentOutcome:
+        """Return the outcome to report after so many pieces were written."""
         return DocumentOutcome(
             source=self.source,
             result=self.result,
-            document_id=document_of(self.pieces[0]),
+            document_id=document_id_of(self.pieces[0]),
             pieces=len(self.pieces),
             written=written,
             forgotten=len(self.forgotten),
@@ -82,7 +84,7 @@ async def ingest(
     allow_secret: bool = False,
     allow_forgotten: bool = False,
 ) -> tuple[tuple[DocumentOutcome, ...], RootIndex, int]:
-    """Write new and changed documents, one by one; with `only_shows` only return the plan.
+    """Write new and changed documents as pieces, one by one; with `only_shows` only return the plan.
 
     Returns their fates, the root, and the generation that shows them.
     """
@@ -99,14 +101,14 @@ async def ingest(
     async with memories.ingesting:
         there = await pieces_there(memories, index)
         for each in asked:
-            cut = partial(_made, how=memories.config.knowledge, allow_secret=allow_secret)
+            cut = partial(_plan_document, how=memories.config.knowledge, allow_secret=allow_secret)
             made = await asyncio.to_thread(cut, each, there, is_forgotten)
             if isinstance(made, DocumentOutcome) or only_shows:
                 outcomes.append(
                     made if isinstance(made, DocumentOutcome) else made.outcome(len(made.missing))
                 )
                 continue
-            outcome, seen = await _written(memories, index, made, patch)
+            outcome, seen = await _write_document(memories, index, made, patch)
             outcomes.append(outcome)
             generation = max(generation, seen)
             if outcome.result != "refused":
@@ -116,8 +118,8 @@ async def ingest(
     return tuple(outcomes), index, generation
 
 
-def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
-    """Return the attributes of each piece. Raises InvalidRequest."""
+def check_attributes(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
+    """Check an agent id and metadata; return them as attributes of each piece. Raises InvalidRequest."""
     if agent_id and AGENT_ID.fullmatch(agent_id) is None:
         raise InvalidRequest(f"{agent_id[:80]!r} is no agent's id")
     if problem := metadata_problem(metadata):
@@ -127,7 +129,7 @@ def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
     return FactsPatch(metadata=metadata or None, agent_id=agent_id or None)
 
 
-def _made(
+def _plan_document(
     asked: Document,
     there: Pieces,
     is_forgotten: Callable[[str], bool],
@@ -135,11 +137,11 @@ def _made(
     how: KnowledgeConfig,
     allow_secret: bool,
 ) -> _PlannedDocument | DocumentOutcome:
-    """Plan a document, or return its outcome if it is refused."""
+    """Check and plan a document; return the plan, or the outcome if it is refused."""
     source, text = asked.source, without_private(asked.text)
-    if problem := _problem(asked):
+    if problem := _refusal(asked):
         return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
-    secrets = secrets_now(text, (source,))
+    secrets = find_secrets_blocking(text, (source,))
     if secrets and not allow_secret:
         reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return DocumentOutcome(source=source, result="secret", reason=reason)
@@ -159,24 +161,24 @@ def _made(
         pieces,
         missing=tuple(each for each in absent if each.id not in forgotten),
         older=older,
-        older_documents=frozenset(document_of(there_now[each]) for each in older),
+        older_documents=frozenset(document_id_of(there_now[each]) for each in older),
         forgotten=forgotten,
         insisted=bool(secrets),
     )
 
 
-def _problem(asked: Document) -> str:
-    """Return why a document is refused, or ""."""
+def _refusal(asked: Document) -> str:
+    """Return why the source or text of a document is refused, or ""."""
     source = asked.source
     if not source.strip() or len(source) > _MOST_SOURCE or not source.isprintable():
         return f"its source is not a line of 1 to {_MOST_SOURCE:,} printable characters"
     return "it is empty" if not asked.text.strip() else ""
 
 
-async def _written(
+async def _write_document(
     memories: MemoryParts, index: RootIndex, made: _PlannedDocument, patch: FactsPatch
 ) -> tuple[DocumentOutcome, int]:
-    """Write missing pieces, then remove replaced ones; return the fate and the generation."""
+    """Write a document's missing pieces, share them, remove replaced ones; return outcome, generation."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, patch=patch) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]

@@ -30,7 +30,7 @@ _Found = TypeVar("_Found")
 
 
 class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
-    """A root as it is on disk now: all its files, and those that count.
+    """Scan result of a root: all its files, and the memories that count.
 
     `unread` is why the records of trust cannot be read, or "".
     """
@@ -47,21 +47,21 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
         (found,) = one_per_id(file for file in files if file.path not in withheld)
         return found
 
-    def meant(self, wanted: str) -> str:
-        """Return the id that is meant, among those that count. Raises as `check_counts`."""
+    def resolve_id(self, wanted: str) -> str:
+        """Resolve an id or unique prefix to the id of a memory that counts. Raises as `check_counts`."""
         counting, all_ = ([(self, each)] for each in (self.admitted.memories, self.snapshot.memories))
-        found = _named(counting, wanted) or _named(all_, wanted)
-        meant = _only_one(found, wanted, self.index.root.scope)[1]
+        found = _find_named(counting, wanted) or _find_named(all_, wanted)
+        meant = _require_only(found, wanted, self.index.root.scope)[1]
         self.check_counts(meant)
         return meant
 
     def base(self, memory_id: str) -> Memory:
-        """Return the version that a new one of a memory replaces. Raises as `check_counts`."""
+        """Return the newest version of a memory, which a new one replaces. Raises as `check_counts`."""
         self.check_counts(memory_id)
         return base_of(self.admitted.memories, memory_id)[0]
 
     def check_counts(self, memory_id: str) -> None:
-        """Refuse a withheld memory. Raises InvalidRequest, and NotReady without records."""
+        """Refuse a withheld memory. Raises InvalidRequest, and NotReady without records of trust."""
         if any(each.id == memory_id for each in self.admitted.memories):
             return
         if self.unread:
@@ -74,43 +74,43 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
             )
 
 
-async def look(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
-    """Return a root as it is on disk now."""
+async def scan_root(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
+    """Scan a root on disk; return its files and the memories that count."""
     snapshot, admitted = await memories.trust.look(index.root)
     return RootOnDisk(index, snapshot, admitted, memories.state.trust.doubt)
 
 
-async def on_disk(
+async def find_on_disk(
     memories: MemoryParts, place: Workplace, wanted: str, scope: str = ""
 ) -> tuple[RootOnDisk, str]:
-    """Return the root that holds a memory, and its id, without the maps.
+    """Find an id or prefix in the files of all roots of a place; return the root and the whole id.
 
     A withheld memory is only meant if no counting one is.
     """
     check_scope(scope)
     indexes = [memories.indexer.open(root) for root in place.roots if scope in {"", root.scope}]
-    looks = [await look(memories, index) for index in indexes]
+    looks = [await scan_root(memories, index) for index in indexes]
     counting = [(each, each.admitted.memories) for each in looks]
     everything = [(each, each.snapshot.memories) for each in looks]
-    return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
+    return _require_only(_find_named(counting, wanted) or _find_named(everything, wanted), wanted, scope)
 
 
 async def missing_error(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
-    """Return the error for a memory that no map has: not found, or withheld."""
+    """Return the error for a memory that no map has: not found, withheld, or not indexed yet."""
     if scope == Scope.SESSION:
-        return not_found(wanted, scope)
+        return not_found_error(wanted, scope)
     try:
-        at, found = await on_disk(memories, place, wanted, scope)
+        at, found = await find_on_disk(memories, place, wanted, scope)
         at.check_counts(found)
     except (MemoryNotFound, InvalidRequest, NotReady) as error:
         return error
     return NotReady(f"{found[:80]!r} is on disk but not indexed yet; try again in a moment")
 
 
-async def narrowed(
+async def place_of_scope(
     memories: MemoryParts, place: Workplace, scope: str, agent_id: str = "", *, sessions: bool = False
 ) -> Workplace:
-    """Return the place that a request means: the workspace, or the one root of another scope.
+    """Return the roots that a request means: the workspace, or the one root of another scope.
 
     Memories of an agent are only in the place that names that agent. With `sessions`, scope session is
     allowed, which has no root. Raises InvalidRequest.
@@ -128,21 +128,21 @@ async def narrowed(
 
 
 def check_scope(scope: str) -> None:
-    """Refuse the scope that has no files. Raises InvalidRequest."""
+    """Refuse scope session, which has no files. Raises InvalidRequest."""
     if scope == Scope.SESSION:
         raise InvalidRequest("memories of a session have no file; `forgectl search --session ID` finds them")
 
 
 def check_changeable(scope: str) -> None:
-    """Refuse a piece of a document, which only changes with it. Raises InvalidRequest."""
+    """Refuse scope org: a piece of a document only changes with it. Raises InvalidRequest."""
     if scope == Scope.ORG:
         raise InvalidRequest(
             "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
         )
 
 
-def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-    """Return the memories of this name in the maps; each root may have one of the same id."""
+def find_in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
+    """Find memories by id or unique prefix in the maps of a view; each root may have one of that id."""
     wanted = one_form(wanted)
     if found := view.find(wanted, scope) or view.find(f"mem_{wanted}", scope):
         return found
@@ -153,58 +153,61 @@ def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, 
 
 
 def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope: str = "") -> View:
-    """Return a view that includes memories of sessions if they are named by their complete id."""
+    """Return a view that also shows the session memories whose complete ids are given."""
     rows = map(memories.session_memories.find, ids) if scope in {"", Scope.SESSION} else ()
     sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
     maps = (home for each in sessions for home in memories.session_views.view(each).maps)
     return replace(view, maps=(*view.maps, *maps)) if sessions else view
 
 
-def of_session(memories: MemoryParts, view: View, session_id: str) -> View:
-    """Return a view of the memories of one session. Raises InvalidRequest."""
+def session_view(memories: MemoryParts, view: View, session_id: str) -> View:
+    """Return a view that shows only the memories of one session. Raises InvalidRequest."""
     if not session_id:
         raise InvalidRequest("which session? Give its whole id with --session (session_id)")
     return replace(view, maps=memories.session_views.view(session_id).maps)
 
 
 def require_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
-    """Return the only memory found. Raises MemoryNotFound, and InvalidRequest for several."""
+    """Return the only result found. Raises MemoryNotFound for none, InvalidRequest for several."""
     if len(found) > 1:
         raise InvalidRequest(
             f"the repository and the user both have a memory {wanted[:80]!r}; "
             "choose one with --scope repo or --scope user"
         )
     if not found:
-        raise not_found(wanted, scope)
+        raise not_found_error(wanted, scope)
     return found[0]
 
 
-def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
+def not_found_error(wanted: str, scope: str = "") -> MemoryNotFound:
+    """Return the error for an id that no memory has."""
     where = f"scope {scope}" if scope else "this workspace"
     return MemoryNotFound(f"no memory {wanted[:80]!r} in {where}; `forgectl list` shows what is there")
 
 
 def resolve_prefix(ids: Iterable[str], wanted: str) -> str:
-    """Return the one id that is meant, or "". Raises InvalidRequest for an ambiguous prefix."""
+    """Return the one id that an id or prefix means, or "". Raises InvalidRequest if ambiguous."""
     there, wanted = tuple(dict.fromkeys(ids)), one_form(wanted)
     found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
-    found = [each for each in found if is_whole(wanted, each)] or found
+    found = [each for each in found if is_complete_id(wanted, each)] or found
     if wanted in there:
         return wanted
     _check_candidates(found, wanted)
     return found[0] if found else ""
 
 
-def is_whole(wanted: str, memory_id: str) -> bool:
-    """Return True if an id is named completely, with or without its `mem_`."""
+def is_complete_id(wanted: str, memory_id: str) -> bool:
+    """Return True if `wanted` names an id completely, with or without its `mem_`."""
     return one_form(wanted) in {memory_id, memory_id.removeprefix("mem_")}
 
 
-def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) -> list[tuple[RootOnDisk, str]]:
-    """Return the roots with a memory of this name, and its id."""
+def _find_named(
+    homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str
+) -> list[tuple[RootOnDisk, str]]:
+    """Return every root with a memory of this id or prefix, and the memory's id."""
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == one_form(wanted)]
-    exact = exact or [each for each in found if is_whole(wanted, each[1])] or found
+    exact = exact or [each for each in found if is_complete_id(wanted, each[1])] or found
     # Of two roots of one scope, as in a worktree, the writable one is meant.
     firsts: dict[tuple[str, str], tuple[RootOnDisk, str]] = {}
     for each in exact:
@@ -212,13 +215,14 @@ def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) ->
     return list(firsts.values())
 
 
-def _only_one(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
-    """Return the only result. Raises InvalidRequest for several."""
+def _require_only(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
+    """Return the only result. Raises MemoryNotFound for none, InvalidRequest for several."""
     _check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return require_one(found, wanted, scope)
 
 
 def _check_candidates(ids: Sequence[str], wanted: str) -> None:
+    """Refuse a prefix of several ids and name them. Raises InvalidRequest."""
     if len(ids) > 1:
         candidates = ", ".join(each[:80] for each in ids[:_MOST_CANDIDATES])
         more = f" and {len(ids) - _MOST_CANDIDATES} more" if len(ids) > _MOST_CANDIDATES else ""

@@ -21,9 +21,9 @@ from forged import memory
 from forged.errors import InvalidRequest, MemoryExists, MemoryFormatError, SecretFound, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
 from forged.maps import RootIndex
-from forged.memories.ids import RootOnDisk, look
+from forged.memories.ids import RootOnDisk, scan_root
 from forged.memories.parts import MemoryParts
-from forged.memories.write import cues_of, fields_of, root_of, secrets_now
+from forged.memories.write import clean_cues, fields_of, find_secrets_blocking, open_root
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
 from forged.stores import Workplace
 from forged.text.same_text import normalised
@@ -34,8 +34,8 @@ from forged_client.protocol import ImportedDraft, ImportOutcome
 _MOST_SOURCE = 64
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """Terms of an import: the scope, and permissions of the person.
+class ImportTerms(msgspec.Struct, frozen=True):
+    """Terms of an import: the scope of its memories, and permissions that the person gives.
 
     `own`: the origin that files state is believed.
     """
@@ -46,8 +46,8 @@ class Terms(msgspec.Struct, frozen=True):
     allow_forgotten: bool = False
 
 
-class _RootContents(msgspec.Struct, frozen=True):
-    """Contents of a root: hashes of counting files by id, ids by text, names of all files.
+class _ExistingMemories(msgspec.Struct, frozen=True):
+    """Existing memories of an import's root: hashes of files by id, ids by text, file names.
 
     `withheld` are ids of files that do not count.
     """
@@ -59,22 +59,23 @@ class _RootContents(msgspec.Struct, frozen=True):
 
 
 class ImportJob(msgspec.Struct, frozen=True):
-    """Prepared drafts for a root, or their fates, in the order of the request."""
+    """Prepared drafts for a root, and outcomes of those not written, in the order of the request."""
 
     index: RootIndex
     tops: tuple[str, ...]
     made: Sequence[WriteRequest | ImportOutcome]
-    there: _RootContents
-    terms: Terms
+    there: _ExistingMemories
+    terms: ImportTerms
 
     @property
     def drafts(self) -> list[WriteRequest]:
+        """Drafts that are to be written."""
         return [each for each in self.made if isinstance(each, WriteRequest)]
 
     def outcomes(self, done: Sequence[Written | StoreError] = ()) -> tuple[ImportOutcome, ...]:
-        """Return the fates of all drafts; without `done` the expected ones."""
+        """Return the outcome of each draft; without `done` the expected one."""
         pairs = zip_longest(done, self.drafts)
-        ends = (_fate(end, draft, self.there) for end, draft in pairs)
+        ends = (_outcome_of(end, draft, self.there) for end, draft in pairs)
         return tuple(next(ends) if isinstance(each, WriteRequest) else each for each in self.made)
 
 
@@ -82,20 +83,20 @@ async def prepare(
     memories: MemoryParts,
     place: Workplace,
     asked: Sequence[ImportedDraft],
-    terms: Terms,
+    terms: ImportTerms,
     check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
-    """Look at the current files and prepare drafts; `check` refuses invalid words of a draft.
+    """Scan the root and prepare drafts without writing; `check` refuses invalid words of a draft.
 
     Raises what `check` raises.
     """
     await memories.trust.opened()
-    index = root_of(memories, place, terms.scope)
-    there = await asyncio.to_thread(_contents_of, await look(memories, index))
+    index = open_root(memories, place, terms.scope)
+    there = await asyncio.to_thread(_existing_memories, await scan_root(memories, index))
     # A text forgotten in the repository does not come back for the user, nor the reverse.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     made: Sequence[WriteRequest | ImportOutcome] = await asyncio.to_thread(
-        lambda: [_made(each, terms, there, check) for each in asked]
+        lambda: [_prepare_draft(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
         since = partial(memories.state.forgotten.since, tops)
@@ -104,7 +105,7 @@ async def prepare(
 
 
 async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutcome, ...], int]:
-    """Write the drafts durably; return all fates and the generation that shows them."""
+    """Write the prepared drafts durably; return all outcomes and the generation that shows them."""
     done = await memories.writer.add_all(job.index, job.drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
     if job.terms.allow_forgotten:
@@ -117,12 +118,13 @@ async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutc
 
 
 def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
-    """Return the fate of a draft of a repeated request: a memory written before a kill is its own."""
+    """Return `planned` if a memory that exists now was written by this same request, else `now`."""
     is_ours = now.result == "exists" and (planned.result, planned.memory_id) == ("new", now.memory_id)
     return planned if is_ours else now
 
 
-def _contents_of(seen: RootOnDisk) -> _RootContents:
+def _existing_memories(seen: RootOnDisk) -> _ExistingMemories:
+    """Collect the files, texts and names of a root that drafts are compared with."""
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
@@ -132,21 +134,22 @@ def _contents_of(seen: RootOnDisk) -> _RootContents:
             files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
     texts = {normalised(each.content): each.id for each in seen.admitted.memories}
     ids = frozenset(each.id for each in seen.admitted.withheld)
-    return _RootContents(files, texts, frozenset(names), ids)
+    return _ExistingMemories(files, texts, frozenset(names), ids)
 
 
-def _made(
-    asked: ImportedDraft, terms: Terms, there: _RootContents, check: Callable[[ImportedDraft], None]
+def _prepare_draft(
+    asked: ImportedDraft, terms: ImportTerms, there: _ExistingMemories, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest | ImportOutcome:
+    """Prepare one draft to be written, or return its outcome if it is refused or exists already."""
     try:
-        new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
+        new = _file_request(asked, terms) if asked.file else _text_request(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
         return ImportOutcome(result="refused", memory_id=asked.memory_id, reason=str(error))
-    if known := _known(new, there):
+    if known := _existing_outcome(new, there):
         return known
     made = new.memory
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
-    secrets = secrets_now(made.content, fields)
+    secrets = find_secrets_blocking(made.content, fields)
     if secrets and not terms.allow_secret:
         reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return ImportOutcome(result="secret", memory_id=made.id, reason=reason)
@@ -156,7 +159,7 @@ def _made(
 def _without_forgotten(
     made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
 ) -> list[WriteRequest | ImportOutcome]:
-    """Drop drafts whose text or id was forgotten, and older versions of these."""
+    """Replace drafts whose text or id was forgotten, and older versions of these, by an outcome."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
@@ -176,7 +179,7 @@ def _without_forgotten(
     ]
 
 
-def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
+def _existing_outcome(new: WriteRequest, there: _ExistingMemories) -> ImportOutcome | None:
     """Return the outcome of a draft whose id or text exists already, or None."""
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
@@ -193,8 +196,10 @@ def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
     return ImportOutcome(result="exists", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> ImportOutcome:
-    """Return the fate of a draft, or the expected one if nothing was done."""
+def _outcome_of(
+    done: Written | StoreError | None, draft: WriteRequest, there: _ExistingMemories
+) -> ImportOutcome:
+    """Return the outcome of a written draft, or the expected one if nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
         result = "conflict" if isinstance(done, MemoryExists) else "refused"
@@ -206,8 +211,8 @@ def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootCo
     )
 
 
-def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
-    """Return the write of a complete memory file."""
+def _file_request(asked: ImportedDraft, terms: ImportTerms) -> WriteRequest:
+    """Prepare a complete memory file to be written as it is. Raises InvalidRequest."""
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
@@ -219,11 +224,15 @@ def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
 
 
 def _is_file_name(name: str) -> bool:
+    """Return True if a name can be that of a memory file in a root."""
     is_plain = name.isprintable() and "/" not in name and not name.startswith(".")
     return is_plain and name.endswith(".md") and 3 < len(name.encode("utf-8", "surrogateescape")) <= 255
 
 
-def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
+def _text_request(
+    asked: ImportedDraft, terms: ImportTerms, check: Callable[[ImportedDraft], None]
+) -> WriteRequest:
+    """Prepare a memory from the text and fields of a draft. Raises InvalidRequest."""
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left without the text that is marked private")
@@ -244,6 +253,6 @@ def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft]
         trigger=Trigger.EXPLICIT,
         related=tuple({edge.id: Related(edge.id, edge.relationship) for edge in asked.related}.values()),
         origin=Origin.IMPORT,
-        cues=cues_of(asked.cues),
+        cues=clean_cues(asked.cues),
     )
     return WriteRequest(new)

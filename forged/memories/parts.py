@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 
 
 class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Shared parts. A task that writes or removes documents holds `ingesting`.
+    """Parts of the daemon that all verbs on memories share.
 
     `shared` is the team's server, if there is one.
     """
@@ -47,5 +47,5 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def documents_server(self) -> SharedServer | None:
-        """Return the server if documents are shared, else None."""
+        """The team's server if documents are shared there, else None."""
         return self.shared if self.shared is not None and Scope.ORG in self.shared.scopes else None

@@ -18,7 +18,7 @@ from forged.attributes import UNKNOWN
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.map import VectorMap, build_chains
 from forged.maps import RootIndex
-from forged.memories.ids import is_whole, on_disk, resolve_prefix
+from forged.memories.ids import find_on_disk, is_complete_id, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
@@ -65,14 +65,14 @@ async def remove_memories(
     return gone, cut, generation
 
 
-async def forgotten_elsewhere(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:
-    """Apply a forget of the same user on another machine."""
+async def apply_remote_forget(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:
+    """Remove memories that the same user forgot on another machine, with all traces here."""
     await memories.state.intents.resumed.wait()
     await remove_memories(memories, index, ids, RemovalTerms(), purge=True)
 
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
-    """Forget a memory of a session, by its complete id; None if no session has it."""
+    """Remove a session's memory, by its complete id, and its text; None if no session has it."""
     row = memories.session_memories.remove(memory_id)
     if row is None:
         return None
@@ -97,7 +97,7 @@ async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCo
 
 
 async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
-    """Erase proposals that were refused."""
+    """Erase refused proposals, also from the capture log."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
         await memories.state.capture_log.forget((), [each.memory.content for each in drop])
@@ -105,7 +105,7 @@ async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -
 
 
 async def _mark_forgotten(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
-    """Return the texts after marking them as forgotten, so that no capture in between writes them again."""
+    """Mark memories' texts as forgotten, so that no capture writes them again; return the texts."""
     snapshot, _ = await memories.trust.look(index.root)
     contents = [found.content for found in snapshot.memories if found.id in ids]
     with contextlib.suppress(StoreError):  # in force at once; durable later
@@ -123,7 +123,7 @@ async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, conten
 async def remove_moved(
     memories: MemoryParts, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, became: MoveTarget
 ) -> int:
-    """Remove memories that were copied to another root; their text may be captured again."""
+    """Remove memories that were copied to another root; return the generation without them."""
 
     async def clean(_: Sequence[str], root: RootIds) -> None:
         await memories.state.removal.moved(root, ids, became)
@@ -150,6 +150,7 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
 
 
 def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
+    """Return the terms of a removal with the memories' table rows, which the trash keeps."""
     return replace(taking, rows=memories.state.removal.trashed(top, ids))
 
 
@@ -179,14 +180,14 @@ async def _remove(
 async def removal_targets(
     memories: MemoryParts, place: Workplace, wanted: str, scope: str, *, version_only: bool, erase: bool
 ) -> tuple[RootIndex, tuple[str, ...]]:
-    """Return the root and the ids to remove; for an erase also those in the trash.
+    """Resolve a memory to be removed: return its root and ids; for an erase also from the trash.
 
     A complete id in the trash wins over a prefix of one on disk.
     """
 
     async def in_trash(*, whole: bool) -> tuple[RootIndex, tuple[str, ...]] | None:
         held = await asyncio.to_thread(memories.writer.trash.held, time.time())
-        if whole and not any(is_whole(wanted, each.memory.id) for each in held):
+        if whole and not any(is_complete_id(wanted, each.memory.id) for each in held):
             return None
         together = removed_together(held, place.tops, wanted, scope)
         if not together:
@@ -200,12 +201,12 @@ async def removal_targets(
         return memories.indexer.open(root), (first.memory.id,) if version_only else chain
 
     try:
-        at, memory_id = await on_disk(memories, place, wanted, scope)
+        at, memory_id = await find_on_disk(memories, place, wanted, scope)
     except (MemoryNotFound, InvalidRequest) as error:
         if found := await in_trash(whole=isinstance(error, InvalidRequest)):
             return found
         raise
-    if not is_whole(wanted, memory_id) and (found := await in_trash(whole=True)):
+    if not is_complete_id(wanted, memory_id) and (found := await in_trash(whole=True)):
         return found
     if version_only:
         return at.index, (memory_id,)
@@ -215,7 +216,7 @@ async def removal_targets(
 def removed_together(
     held: Sequence[TrashEntry], tops: Collection[str], wanted: str, scope: str
 ) -> tuple[TrashEntry, ...]:
-    """Return the named memory and all that were removed with it, of several removals the last.
+    """Return the trash entries of a memory and of all removed with it; of several removals the last.
 
     Raises InvalidRequest for an ambiguous prefix.
     """
@@ -228,7 +229,7 @@ def removed_together(
 
 
 def newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
-    """Return the memories of the newest captured turn, without those that a later turn has replaced.
+    """Return the memories of the newest captured turn that no later turn has replaced, for an undo.
 
     Removing those would break the chain and revive what they had replaced.
     """
@@ -253,5 +254,5 @@ def _was_captured(found: Memory) -> bool:
 
 
 def _batch(found: Memory) -> tuple[str, str]:
-    """Return the turn of a memory: captured memories are as old as their turn."""
+    """Return the turn that a memory was captured in: its session and time."""
     return found.session_id, found.created_at

@@ -22,10 +22,10 @@ from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
 from forged.map import build_chains
 from forged.maps import RootIndex
-from forged.memories.ids import check_changeable, check_scope, narrowed, on_disk
+from forged.memories.ids import check_changeable, check_scope, find_on_disk, place_of_scope
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_memories, remove_moved, remove_pieces, removed_together
-from forged.memories.write import BY_HAND, fields_of, require_permission, root_of, secrets_in
+from forged.memories.write import BY_HAND, fields_of, find_secrets, open_root, require_permission
 from forged.memory import Memory, Scope, Trigger
 from forged.state import Intent, MoveTarget
 from forged.stores import Workplace
@@ -59,9 +59,9 @@ async def plan_move(
     allow_secret: bool = False,
     new_id: str = "",
 ) -> PlannedMove:
-    """Plan a move; `new_id` is that of the new memory, if an earlier attempt has chosen one."""
+    """Check a move to scope `to` and plan it, without writing; `new_id` is one already chosen."""
     target, place = await _roots_of_move(memories, place, to, scope, agent_id)
-    at, named = await on_disk(memories, place, memory_id, scope)
+    at, named = await find_on_disk(memories, place, memory_id, scope)
     if target is at.index:
         raise InvalidRequest(f"it has scope {to} already")
     base = at.base(named)
@@ -81,7 +81,7 @@ async def plan_move(
         related=(),
         evidence=(),
     )
-    secrets = await secrets_in(new.content, fields_of(new))
+    secrets = await find_secrets(new.content, fields_of(new))
     require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
     ids = build_chains(at.admitted.memories).chain(base.id)
     return PlannedMove(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
@@ -93,7 +93,7 @@ async def move(memories: MemoryParts, moving: PlannedMove) -> tuple[Written, int
     Returns the generation that shows both, too.
     """
     at, target, new = moving.at, moving.target, moving.new
-    intent = await asyncio.to_thread(_intent, moving)
+    intent = await asyncio.to_thread(_move_intent, moving)
     await memories.state.intents.begin(intent)
     try:
         patch = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
@@ -114,16 +114,17 @@ async def _roots_of_move(
     for each in (to, scope):
         check_changeable(each)
     if to != Scope.AGENT:
-        return root_of(memories, place, to), await narrowed(memories, place, scope, agent_id)
+        return open_root(memories, place, to), await place_of_scope(memories, place, scope, agent_id)
     if scope == Scope.AGENT:
         raise InvalidRequest("it has scope agent already, and stays with its agent")
-    there = await narrowed(memories, place, to, agent_id)
+    there = await place_of_scope(memories, place, to, agent_id)
     if not there.roots:
         there = await memories.resolver.within(place, to, agent_id, make=True)
-    return root_of(memories, there, to), place
+    return open_root(memories, there, to), place
 
 
-def _intent(moving: PlannedMove) -> Intent:
+def _move_intent(moving: PlannedMove) -> Intent:
+    """Return the record of a move, by which an interrupted one is finished."""
     at, to = moving.at.root, moving.target.root
     return Intent(
         key=new_batch(),
@@ -140,22 +141,22 @@ def _intent(moving: PlannedMove) -> Intent:
     )
 
 
-class Restorable(msgspec.Struct, frozen=True):
-    """Trash entries of a place, newest first; `gone` names roots that are other folders now, and why."""
+class RestorableEntries(msgspec.Struct, frozen=True):
+    """Trash entries of a place, newest first, and those whose folder is another one now."""
 
     here: tuple[TrashEntry, ...]
     others: tuple[TrashEntry, ...]
     gone: Mapping[tuple[Root, str], str]
 
-    def meant(self, memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
+    def entries_of(self, memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
         """Return all entries removed with a memory, oldest versions first; of several removals the last."""
-        return _together(self.here, memory_id, scope)
+        return _removed_with(self.here, memory_id, scope)
 
     def check_here(self, memory_id: str, scope: str) -> None:
         """Refuse a memory whose folder is not at its path now. Raises InvalidRequest."""
-        if meant := _together(self.others, memory_id, scope):
+        if meant := _removed_with(self.others, memory_id, scope):
             raise InvalidRequest(
-                f"{memory_id[:80]!r} lay in another folder ({self.gone[_stored_root(meant[0])]}); "
+                f"{memory_id[:80]!r} lay in another folder ({self.gone[_root_and_identity(meant[0])]}); "
                 "restore it with a daemon that runs where that folder is, such as its container"
             )
 
@@ -170,17 +171,17 @@ class Restorable(msgspec.Struct, frozen=True):
         return [each for each in found if scope in {"", each[0].note.scope}]
 
 
-async def restorable(memories: MemoryParts, place: Workplace) -> Restorable:
-    """Return the entries that can be restored into a place, for 7 days."""
+async def find_restorable(memories: MemoryParts, place: Workplace) -> RestorableEntries:
+    """Find the trash entries, of the last 7 days, that can be restored into a place."""
     held = await asyncio.to_thread(memories.writer.trash.held, time.time())
     named = [each for each in held if each.note.top in place.tops]
-    gone = await asyncio.to_thread(elsewhere, map(_stored_root, named))
-    here = tuple(each for each in named if _stored_root(each) not in gone)
-    return Restorable(here, tuple(each for each in named if _stored_root(each) in gone), gone)
+    gone = await asyncio.to_thread(elsewhere, map(_root_and_identity, named))
+    here = tuple(each for each in named if _root_and_identity(each) not in gone)
+    return RestorableEntries(here, tuple(each for each in named if _root_and_identity(each) in gone), gone)
 
 
 async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[TrashEntry]) -> int:
-    """Restore files to their roots; return the generation that shows them."""
+    """Restore trash entries to their roots; return the generation that shows them."""
     generation = 0
     for root in place.roots:
         if some := [each for each in meant if each.note.top == root.top]:
@@ -188,10 +189,10 @@ async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trash
     return generation
 
 
-async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
-    """Raise MemoryNotFound unless a memory exists already."""
+async def check_exists(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
+    """Raise MemoryNotFound unless a memory exists on disk, when it is not in the trash."""
     try:
-        await on_disk(memories, place, memory_id, scope)
+        await find_on_disk(memories, place, memory_id, scope)
     except MemoryNotFound as error:
         raise MemoryNotFound(
             f"no memory {memory_id[:80]!r} in the trash of this workspace; "
@@ -200,7 +201,7 @@ async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, s
 
 
 async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
-    """Restore files of one root; their texts may be captured again."""
+    """Restore entries of one root and their table rows; their texts may be captured again."""
     rows = {each.note.id: each.note.rows for each in some}
     await memories.state.removal.returned(index.root.top, rows)
     intent = await memories.writer.restore(index, some)
@@ -213,18 +214,19 @@ async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[
     return generation
 
 
-def _stored_root(each: TrashEntry) -> tuple[Root, str]:
+def _root_and_identity(each: TrashEntry) -> tuple[Root, str]:
+    """Return the root of a trash entry, with the identity that it had."""
     return Root(each.note.top, Scope(each.note.scope)), each.note.identity
 
 
-def _together(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
-    """Return the entries removed with a memory. Raises MemoryNotFound."""
+def _removed_with(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
+    """Return the entries removed with a memory, oldest first; none if it is not there."""
     found = removed_together(there, {each.note.top for each in there}, memory_id, scope)
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
 
 async def resume(memories: MemoryParts) -> None:
-    """Finish work of an earlier daemon; requests to forget, move or restore wait for that.
+    """Finish interrupted removals, moves and restores of an earlier daemon; new ones wait for that.
 
     Work that fails now, or belongs to a folder that is not at its path now, waits for the next start.
     """
@@ -233,13 +235,13 @@ async def resume(memories: MemoryParts) -> None:
     try:
         await memories.state.opened()
         for intent in tuple(intents.values()):
-            await _resume(memories, intent)
+            await _resume_one(memories, intent)
     finally:
         intents.resumed.set()
 
 
-async def _resume(memories: MemoryParts, intent: Intent) -> None:
-    """Finish one interrupted verb."""
+async def _resume_one(memories: MemoryParts, intent: Intent) -> None:
+    """Finish one interrupted removal, move or restore, unless its folder is another one now."""
     intents = memories.state.intents
     if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
         logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
@@ -247,7 +249,7 @@ async def _resume(memories: MemoryParts, intent: Intent) -> None:
     if not await asyncio.to_thread(os.path.isdir, intent.top) or intent.key not in intents:
         return  # the folder is missing, or a person dropped the intent
     try:
-        await _finish(memories, intent)
+        await _finish_steps(memories, intent)
         await intents.drop(intent.key)
         logger.info("finished after a kill kind=%s ids=%d", intent.kind, len(intent.ids))
     except StoreError as error:
@@ -260,8 +262,8 @@ def roots_of(intent: Intent) -> list[tuple[Root, str]]:
     return [(Root(top, Scope(scope)), identity) for top, scope, identity in ends if top]
 
 
-async def _finish(memories: MemoryParts, intent: Intent) -> None:
-    """Carry out the remaining steps of an intent."""
+async def _finish_steps(memories: MemoryParts, intent: Intent) -> None:
+    """Carry out the remaining steps of an interrupted removal, restore or move."""
     index = memories.indexer.open(await asyncio.to_thread(root_at, intent.top, memories.resolver.home))
     taking = RemovalTerms(intent.erase, intent.why, intent.batch, became=intent.became)
     if intent.kind == "remove" and intent.why == "document":

@@ -17,7 +17,7 @@ from forged.errors import InvalidRequest, MemoryNotFound
 from forged.memories.ids import resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import drop_proposals
-from forged.memories.write import fields_of, require_permission, secrets_in
+from forged.memories.write import fields_of, find_secrets, require_permission
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.state import DecidedMemory
 from forged.stores import Workplace
@@ -41,7 +41,7 @@ async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[Decid
 def find_proposals(
     waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool
 ) -> list[DecidedMemory]:
-    """Return the proposals that ids or prefixes name; with `again`, decided ones are skipped."""
+    """Return the proposals that ids or prefixes name; with `again`, missing ones are skipped."""
     by_id = {each.memory.id: each for each in waiting}
     found: dict[str, DecidedMemory] = {}
     for name in names:
@@ -54,76 +54,76 @@ def find_proposals(
     return list(found.values())
 
 
-async def check_here(document: DecidedMemory) -> None:
+async def check_here(proposal: DecidedMemory) -> None:
     """Refuse a proposal for a folder that is not at its path now. Raises InvalidRequest."""
-    gone = await asyncio.to_thread(elsewhere, [(document.root, document.identity)])
+    gone = await asyncio.to_thread(elsewhere, [(proposal.root, proposal.identity)])
     if gone:
         raise InvalidRequest(
-            f"{document.memory.id} was proposed for another folder ({next(iter(gone.values()))}); keep it "
+            f"{proposal.memory.id} was proposed for another folder ({next(iter(gone.values()))}); keep it "
             "with a daemon that runs where that folder is, or erase it: "
-            f"`forgectl dead drop {document.memory.id}`"
+            f"`forgectl dead drop {proposal.memory.id}`"
         )
 
 
-def in_scope(document: DecidedMemory, place: Workplace, scope: str) -> DecidedMemory:
-    """Return a proposal for another scope of the workspace; "" leaves it. Raises InvalidRequest."""
-    if scope in {"", document.root.scope}:
-        return document
+def with_scope(proposal: DecidedMemory, place: Workplace, scope: str) -> DecidedMemory:
+    """Return a copy of a proposal for another scope of the workspace. Raises InvalidRequest."""
+    if scope in {"", proposal.root.scope}:
+        return proposal
     root = next((each for each in place.roots if each.scope == scope), None)
     if root is None:
         raise InvalidRequest(f"there is no place for scope {scope} here; use a workspace in a repository")
-    memory = replace(document.memory, scope=scope, version=1, supersedes=None, related=(), evidence=())
+    memory = replace(proposal.memory, scope=scope, version=1, supersedes=None, related=(), evidence=())
     return replace(
-        document, root=root, memory=memory, attributes=replace(document.attributes, memory_type=None)
+        proposal, root=root, memory=memory, attributes=replace(proposal.attributes, memory_type=None)
     )
 
 
 async def keep_proposal(
-    memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
+    memories: MemoryParts, proposal: DecidedMemory, text: str, *, allow_secret: bool
 ) -> None:
-    """Write a proposal, with another text if one is given; it is in force on return."""
-    memory = await _written(memories, document, text, allow_secret=allow_secret)
+    """Save a proposal as a memory, with another text if given; log the decision and drop the proposal."""
+    memory = await _write_proposal(memories, proposal, text, allow_secret=allow_secret)
     memories.state.capture_log.decide(
-        document.memory.id, memory.content, memory_id=memory.id, root=document.root
+        proposal.memory.id, memory.content, memory_id=memory.id, root=proposal.root
     )
-    await memories.state.to_review.remove([document.memory.id])
+    await memories.state.to_review.remove([proposal.memory.id])
 
 
 async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
-    """Forget proposals, so that their messages do not bring them back."""
-    for document in drop:
-        await memories.state.forgotten.add(document.root.top, [document.memory.content])
+    """Drop proposals, log that, and mark their texts as forgotten so that they do not come back."""
+    for proposal in drop:
+        await memories.state.forgotten.add(proposal.root.top, [proposal.memory.content])
         memories.state.capture_log.decide(
-            document.memory.id, "", reason="you dropped it in `forgectl review`"
+            proposal.memory.id, "", reason="you dropped it in `forgectl review`"
         )
     await drop_proposals(memories, drop)
 
 
-async def _written(
-    memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
+async def _write_proposal(
+    memories: MemoryParts, proposal: DecidedMemory, text: str, *, allow_secret: bool
 ) -> Memory:
-    """Write a proposal, replacing its target if that still exists; return the memory."""
-    before = document.memory
+    """Write a proposal, replacing its target if that still exists; return the memory once visible."""
+    before = proposal.memory
     content = without_private(text if text.strip() else before.content).strip()
     if not content:
         raise InvalidRequest("the text is blank; say what to keep")
-    secrets = await secrets_in(content, fields_of(before))
+    secrets = await find_secrets(content, fields_of(before))
     require_permission(secrets, allowed=allow_secret)
-    index, now = memories.indexer.open(document.root), utc_now()
+    index, now = memories.indexer.open(proposal.root), utc_now()
     memory = replace(
         before,
         content=content,
-        created_at=before.created_at if document.learned_at else now,
+        created_at=before.created_at if proposal.learned_at else now,
         updated_at=now,
         trigger=Trigger.EXPLICIT,
         origin=Origin.TYPED,
     )
     write, insisted = memories.writer.add, bool(secrets)
     try:
-        written = await write(index, memory, insisted=insisted, patch=document.attributes)
+        written = await write(index, memory, insisted=insisted, patch=proposal.attributes)
     except MemoryNotFound:
         alone = replace(memory, supersedes=None, version=1)
-        written = await write(index, alone, insisted=insisted, patch=document.attributes)
+        written = await write(index, alone, insisted=insisted, patch=proposal.attributes)
     memories.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
     return written.memory

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from forged import memory
 from forged.errors import Conflict, InvalidRequest, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import EvidenceError, Root, with_hash
-from forged.memories.ids import RootOnDisk, check_changeable, narrowed, on_disk, resolve_prefix
+from forged.memories.ids import RootOnDisk, check_changeable, find_on_disk, place_of_scope, resolve_prefix
 from forged.memories.parts import MemoryParts
 from forged.memories.write import (
     BY_HAND,
     check_wanted,
-    cues_of,
-    evidence_of,
+    clean_cues,
     evidence_root,
     fields_of,
+    find_secrets,
+    hash_evidence,
     notes_on,
     require_permission,
-    secrets_in,
     whole_links,
 )
 from forged.memory import Evidence, Memory, Origin, Related, Trigger
@@ -38,7 +38,7 @@ _TRIES = 8
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of a memory: None and "" keep a field; `unrelate` are ids of links to remove.
+    """Requested change of a memory: None and "" keep a field.
 
     `base` is the id or number of the version that the person changed.
     """
@@ -72,12 +72,12 @@ async def edit(
 ) -> tuple[Written, str]:
     """Write a new version of a memory, unless nothing changes; return it with notes."""
     check_changeable(scope)
-    place = await narrowed(memories, place, scope, agent_id)
+    place = await place_of_scope(memories, place, scope, agent_id)
     if change.is_empty:
         raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
-    cues, added = None if change.cues is None else cues_of(change.cues), tuple[Related, ...]()
+    cues, added = None if change.cues is None else clean_cues(change.cues), tuple[Related, ...]()
     if change.relate:
-        at, _ = await on_disk(memories, place, memory_id, scope)
+        at, _ = await find_on_disk(memories, place, memory_id, scope)
         added = await whole_links(memories, at.index, change.relate)
 
     async def changed(base: Memory, root: Root) -> Memory:
@@ -86,8 +86,8 @@ async def edit(
             base,
             category=change.category or base.category,
             cues=base.cues if cues is None else cues,
-            evidence=await _evidence(change, base, evidence_root(place, root)),
-            related=_related(base, added, change.unrelate),
+            evidence=await _next_evidence(change, base, evidence_root(place, root)),
+            related=_next_links(base, added, change.unrelate),
         )
         if change.content is None:
             return new
@@ -97,7 +97,7 @@ async def edit(
         # Entities of the old text do not apply to the new one.
         return new if new.content == base.content else replace(new, entities=(), relations=())
 
-    if key and (before := await _done_before(memories, place, key, scope)):
+    if key and (before := await _earlier_result(memories, place, key, scope)):
         return before, ""
     return await _next_version(memories, place, memory_id, scope, changed, allow_secret=allow_secret, key=key)
 
@@ -111,15 +111,16 @@ def _check_base(base: Memory, named: str) -> None:
         )
 
 
-async def _evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidence, ...]:
+async def _next_evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidence, ...]:
+    """Return the evidence of the next version: as requested, or hashed again for another text."""
     if change.evidence is not None:
-        return await evidence_of(change.evidence, root)
+        return await hash_evidence(change.evidence, root)
     if change.content in {None, base.content}:
         return base.evidence
-    return await evidence_now(base.evidence, root)
+    return await rehash_evidence(base.evidence, root)
 
 
-def _related(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
+def _next_links(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
     """Return the links of the next version; an existing one may get another relationship."""
     if not (added or gone):
         return base.related
@@ -143,16 +144,16 @@ async def _next_version(
     allow_secret: bool,
     key: str,
 ) -> tuple[Written, str]:
-    """Write the result of `changed` for the newest version at that time."""
+    """Write the result of `changed` for the newest version; try again if another one is newer then."""
     for tries_left in reversed(range(_TRIES)):
-        at, named = await on_disk(memories, place, memory_id, scope)
+        at, named = await find_on_disk(memories, place, memory_id, scope)
         base = at.base(named)
         source = replace(at.file(base.id).memory, origin=base.origin)
         wanted = await changed(source, at.index.root)
         if wanted == source:
-            return _there(at, base.id, existed=True), "it has these values already"
-        new = _version_of(wanted, base)
-        secrets = await secrets_in(new.content, fields_of(new))
+            return _existing_result(at, base.id, existed=True), "it has these values already"
+        new = _as_next_version(wanted, base)
+        secrets = await find_secrets(new.content, fields_of(new))
         require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
         drafted = WriteRequest(new, bool(secrets), key, base.id, again=True)
         (done,) = await memories.writer.add_all(at.index, (drafted,))
@@ -164,8 +165,8 @@ async def _next_version(
     raise AssertionError  # the last attempt returned or raised
 
 
-async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
-    """Return the result of a repeated request, or None."""
+async def _earlier_result(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
+    """Return the result of an earlier request with this key, None if there was none."""
     await memories.state.opened()
     try:
         known = await memories.state.requests.of(key)
@@ -176,21 +177,21 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
     if not known.memory_id:
         raise NoLongerWanted("the memory of this request was forgotten since")
     try:
-        at, _ = await on_disk(memories, place, known.memory_id, scope)
+        at, _ = await find_on_disk(memories, place, known.memory_id, scope)
     except MemoryNotFound:  # its file is missing: the writer completes it
         return None
-    found = _there(at, known.memory_id, existed=known.existed)
+    found = _existing_result(at, known.memory_id, existed=known.existed)
     return replace(found, replaced=found.memory.supersedes or "")
 
 
-def _there(at: RootOnDisk, memory_id: str, *, existed: bool) -> Written:
-    """Return the result for an existing memory."""
+def _existing_result(at: RootOnDisk, memory_id: str, *, existed: bool) -> Written:
+    """Return a result that names an existing memory, for a request that wrote nothing."""
     file = at.file(memory_id)
     return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
 
 
-def _version_of(wanted: Memory, base: Memory) -> Memory:
-    """Return the new version of `base`. Raises InvalidRequest for a blank text."""
+def _as_next_version(wanted: Memory, base: Memory) -> Memory:
+    """Turn an edited copy of `base` into its next version. Raises InvalidRequest for a blank text."""
     content = without_private(wanted.content)
     if not content.strip():
         raise InvalidRequest("the text is blank; `forgectl forget` removes a memory")
@@ -207,8 +208,8 @@ def _version_of(wanted: Memory, base: Memory) -> Memory:
     )
 
 
-async def evidence_now(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
-    """Return evidence with current hashes, without missing files."""
+async def rehash_evidence(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
+    """Return evidence with the current hashes of its files, without missing files."""
     found: list[Evidence] = []
     for each in evidence:
         try:

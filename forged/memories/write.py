@@ -17,7 +17,7 @@ from forged.capture import is_opted_out
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
 from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
-from forged.memories.ids import check_scope, look, narrowed, on_disk
+from forged.memories.ids import check_scope, find_on_disk, place_of_scope, scan_root
 from forged.memories.parts import MemoryParts
 from forged.memory import (
     MOST_CUE_CHARS,
@@ -57,24 +57,24 @@ async def remember(
     `wanted` has no id and no times yet; ids in it may be prefixes. `attributes` returns those of the request,
     checked for a scope; `names` are texts in them that may contain a secret.
     """
-    tops, place = place.tops, await _place(memories, place, wanted.scope, agent_id, attributes)
+    tops, place = place.tops, await _place_of_write(memories, place, wanted.scope, agent_id, attributes)
     content = without_private(wanted.content)
     is_cut = content != wanted.content
-    new = replace(wanted, content=content, cues=cues_of(wanted.cues))
-    secrets = await secrets_in(content, (new.supersedes or "", *fields_of(new), *evidence, *names))
+    new = replace(wanted, content=content, cues=clean_cues(wanted.cues))
+    secrets = await find_secrets(content, (new.supersedes or "", *fields_of(new), *evidence, *names))
     require_permission(secrets, allowed=allow_secret)
     if new.scope == Scope.SESSION:
         await check_wanted(memories, tops, content, new.origin, new.session_id)
-        _check_of_session(new, agent_id, evidence)
+        _check_session_memory(new, agent_id, evidence)
         memories.metrics.remembered += 1
-        written, lost = _in_session(memories, place, new, attributes(new.scope), agent_id)
+        written, lost = _keep_in_session(memories, place, new, attributes(new.scope), agent_id)
         return written, "; ".join((*notes_on(secrets, is_cut=is_cut), lost))
-    index, supersedes = await _home(memories, place, new.supersedes or "", new.scope)
+    index, supersedes = await _target_root(memories, place, new.supersedes or "", new.scope)
     root = index.root
     await check_wanted(memories, (*tops, root.top), content, new.origin, new.session_id)
     patch, edges = attributes(root.scope), await whole_links(memories, index, new.related)
-    grounds, now = await evidence_of(evidence, evidence_root(place, root)), memory.utc_now()
-    _check_text(content)
+    grounds, now = await hash_evidence(evidence, evidence_root(place, root)), memory.utc_now()
+    _check_not_blank(content)
     new = replace(
         new,
         id=memory.new_id(),
@@ -96,7 +96,7 @@ async def remember(
     return written, "; ".join(notes_on(secrets, *ignored, *news, is_cut=is_cut))
 
 
-async def _place(
+async def _place_of_write(
     memories: MemoryParts,
     place: Workplace,
     scope: str,
@@ -110,7 +110,7 @@ async def _place(
     if agent_id:
         attributes(scope)  # before its directory is created
         return await memories.resolver.within(place, scope, agent_id, make=True)
-    return await narrowed(memories, place, scope)
+    return await place_of_scope(memories, place, scope)
 
 
 def _ignored_fields(
@@ -124,19 +124,19 @@ def _ignored_fields(
         yield "its type, importance and metadata were not changed; a version that supersedes it changes them"
 
 
-async def _home(
+async def _target_root(
     memories: MemoryParts, place: Workplace, superseded: str, scope: str
 ) -> tuple[RootIndex, str]:
     """Return the root to write into, and the complete id of the superseded memory or ""."""
     if not superseded:
-        return root_of(memories, place, scope or Scope.REPO), ""
+        return open_root(memories, place, scope or Scope.REPO), ""
     try:
-        at, meant = await on_disk(memories, place, superseded, scope)
+        at, meant = await find_on_disk(memories, place, superseded, scope)
     except MemoryNotFound:
-        root_of(memories, place, scope or Scope.REPO)
+        open_root(memories, place, scope or Scope.REPO)
         if not scope:
             raise
-        at, found = await on_disk(memories, place, superseded)
+        at, found = await find_on_disk(memories, place, superseded)
         raise MemoryNotFound(
             f"{found[:80]!r} is a memory of scope {at.index.root.scope} and stays there with its new "
             "version; leave the scope out, or move it with `forgectl move`"
@@ -145,8 +145,8 @@ async def _home(
     return at.index, meant
 
 
-def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
-    """Return the root of a scope. Raises InvalidRequest."""
+def open_root(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
+    """Return the root of a scope in a place, opened. Raises InvalidRequest."""
     for root in place.roots:
         if root.scope == scope:
             return memories.indexer.open(root)
@@ -159,11 +159,11 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
 async def whole_links(
     memories: MemoryParts, index: RootIndex, asked: Sequence[Related]
 ) -> tuple[Related, ...]:
-    """Return links with complete ids. Raises MemoryNotFound for an unknown one."""
+    """Return links with their targets' complete ids. Raises MemoryNotFound for an unknown one."""
     if not asked:
         return ()
-    at = await look(memories, index)
-    return tuple(replace(edge, id=at.meant(edge.id)) for edge in asked)
+    at = await scan_root(memories, index)
+    return tuple(replace(edge, id=at.resolve_id(edge.id)) for edge in asked)
 
 
 def evidence_root(place: Workplace, root: Root) -> Root:
@@ -173,12 +173,12 @@ def evidence_root(place: Workplace, root: Root) -> Root:
     return next((each for each in place.roots if each.has_files), root)
 
 
-def _check_text(content: str) -> None:
+def _check_not_blank(content: str) -> None:
     if not content.strip():
         raise InvalidRequest("the text is blank; say what to remember")
 
 
-def _in_session(
+def _keep_in_session(
     memories: MemoryParts, place: Workplace, new: Memory, patch: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
     """Keep a text in memory until its session ends or expires; return a note about that."""
@@ -191,12 +191,12 @@ def _in_session(
     return Written(there.memory, "", 0, existed=there.id != kept.id), lost
 
 
-def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> None:
+def _check_session_memory(new: Memory, agent_id: str, evidence: Sequence[str]) -> None:
     if not new.session_id or not agent_id:
         raise InvalidRequest("a session's memory needs a session_id and an agent_id (--session, --agent)")
     if len(new.session_id) > _MOST_NAME or not new.session_id.isprintable():
         raise InvalidRequest(f"a session_id has up to {_MOST_NAME} printable characters")
-    _check_text(new.content)
+    _check_not_blank(new.content)
     if len(new.content.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES:
         raise InvalidRequest(f"the text is larger than {MAX_FILE_BYTES >> 10} KiB")
     of_files = {"supersedes": new.supersedes, "related": new.related, "cues": new.cues, "evidence": evidence}
@@ -204,8 +204,8 @@ def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> No
         raise InvalidRequest(f"a session's memory is no file and has no {', '.join(given)}")
 
 
-def cues_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Return cues as they are stored: each once, on one line, without private spans."""
+def clean_cues(given: Sequence[str]) -> tuple[str, ...]:
+    """Clean cues to be stored: each once, on one line, without private spans. Raises InvalidRequest."""
     cues = tuple(dict.fromkeys(filter(None, (" ".join(without_private(cue).split()) for cue in given))))
     if len(cues) > MOST_CUES:
         raise InvalidRequest(f"{len(cues)} cues are too many; a memory has at most {MOST_CUES}")
@@ -216,8 +216,8 @@ def cues_of(given: Sequence[str]) -> tuple[str, ...]:
     return cues
 
 
-async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
-    """Return evidence files with the hashes of their current content."""
+async def hash_evidence(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
+    """Return the named evidence files with current hashes. Raises InvalidRequest."""
     if not given:
         return ()
     if root.scope is not Scope.REPO:
@@ -236,27 +236,27 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
 
 
 def fields_of(new: Memory) -> tuple[str, ...]:
-    """Return the fields of a memory, other than its text, that may contain anything."""
+    """Return the fields of a memory, other than its text, that may contain a secret."""
     edges = (text for edge in new.related for text in (edge.id, edge.relationship))
     evidence = (str(each) for each in new.evidence)
     return (new.category, new.session_id, *edges, *new.cues, *evidence)
 
 
-def secrets_now(content: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds of all secrets in a text and its fields. Blocks for long ones."""
+def find_secrets_blocking(content: str, fields: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds of all secrets in a text and its fields. Blocks the caller for long ones."""
     return tuple(dict.fromkeys((*shapes_in(content), *shapes_in("\n\n".join(fields)))))
 
 
-async def secrets_in(content: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds of all secrets in a text and its fields."""
+async def find_secrets(content: str, fields: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds of all secrets in a text and its fields; long ones are checked in a thread."""
     fields = tuple(fields)
     if len(content) + sum(map(len, fields)) < INLINE_LENGTH:
-        return secrets_now(content, fields)
-    return await asyncio.to_thread(secrets_now, content, fields)
+        return find_secrets_blocking(content, fields)
+    return await asyncio.to_thread(find_secrets_blocking, content, fields)
 
 
 def require_permission(secrets: Sequence[str], *, allowed: bool) -> None:
-    """Refuse secrets that the request does not allow. Raises SecretFound."""
+    """Raise SecretFound if there are secrets that the request does not allow."""
     if secrets and not allowed:
         raise SecretFound(
             f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "

@@ -345,7 +345,7 @@ class SharedServer:
         lacking = without_vector(rows)
         if self.queue is None or not lacking:
             return list(rows)
-        made = await self.queue.embedded([row.content for row in lacking], time.monotonic() + _EMBED_S)
+        made = await self.queue.embed_now([row.content for row in lacking], time.monotonic() + _EMBED_S)
         for vector in made:
             if vector is not None and len(vector) != self.settings.model.dimension:
                 raise wrong_dimension(self.settings.model.dimension, len(vector))

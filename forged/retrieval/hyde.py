@@ -28,7 +28,7 @@ _SHORT, _LONG = 3_000, 16_000
 
 
 class Hypotheses(msgspec.Struct, frozen=True):
-    """Hypotheses of a model. `partial` is the reason, as a sentence, why they are fewer than asked for."""
+    """Hypotheses that a chat model wrote; `partial` is the reason why they are fewer than asked for."""
 
     texts: tuple[str, ...] = ()
     partial: str = ""
@@ -43,7 +43,7 @@ async def hypotheses(
     deadline: float,
     is_late: Callable[[], bool],
 ) -> Hypotheses:
-    """Ask a chat model for `count` hypotheses until `deadline` (monotonic); an empty window needs no call.
+    """Ask a chat model for `count` hypothetical memories until `deadline`; none for an empty window.
 
     The reply is read while it is written, up to `count` lines, or up to the finished ones once it `is_late`
     or breaks off. A model that refuses the window, as local ones often do, is asked once more with the newest
@@ -51,7 +51,7 @@ async def hypotheses(
     """
     if not window:
         return Hypotheses()
-    ask = partial(_ask, model, purpose=purpose, count=count, deadline=deadline, is_late=is_late)
+    ask = partial(_ask_once, model, purpose=purpose, count=count, deadline=deadline, is_late=is_late)
     try:
         return await ask(window)
     except ProviderError as error:
@@ -61,7 +61,7 @@ async def hypotheses(
     return await ask(newest)
 
 
-async def _ask(
+async def _ask_once(
     model: ChatModel,
     window: Sequence[Utterance],
     *,
@@ -93,7 +93,7 @@ async def _ask(
 
 
 def _finished(text: str) -> str:
-    """Return the part of a text that is complete: whole lines, or JSON as it is."""
+    """Return the finished part of a growing reply: whole lines, or JSON as it is."""
     return text if begins_as_json(text) else text.rpartition("\n")[0]
 
 
@@ -158,40 +158,40 @@ def begins_as_json(text: str) -> bool:
 
 
 def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
-    """Return at most `count` sentences of a reply in order, none twice and none that `known` contains.
+    """Extract at most `count` sentences of a reply, none twice and none that `known` contains.
 
     `known` is the prompt with its example, and the message. Letters are compared without case.
     """
     text = _INVISIBLE.sub("", _TOKEN.sub("", _THINKING.sub("", reply[:_LONG])))
     text = _LED_UP_TO.sub("", _LEANING_FENCE.sub(r"\1\n", text))
-    letters, found = _bare(known), dict[str, str]()
-    for sentence in _said(text):
-        bare = _bare(sentence)
+    letters, found = _bare_letters(known), dict[str, str]()
+    for sentence in _extract_sentences(text):
+        bare = _bare_letters(sentence)
         if len(bare.encode("utf-8", "replace")) < _TELLING or bare not in letters:
             found.setdefault(bare, sentence)
     return tuple(found.values())[:count]
 
 
-def _said(text: str) -> Iterator[str]:
+def _extract_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a JSON reply, else of its lines, else of its only paragraph."""
     # Lines of unfinished JSON are no sentences.
-    written = _listed(text) if _JSON.search(text) else map(_plain, text.splitlines())
+    written = _json_strings(text) if _JSON.search(text) else map(_strip_marks, text.splitlines())
     found = list(filter(None, written))
     for line in found if len(found) > 1 else _END.split("".join(found)):
-        sentence = _plain(line)
+        sentence = _strip_marks(line)
         if _WORD.search(sentence) and not _REMARK.match(sentence):
             yield sentence
 
 
-def _plain(line: str) -> str:
+def _strip_marks(line: str) -> str:
     """Return a line without the marks around the sentence; "" if it holds none."""
     line = "" if _NOISE.fullmatch(line.strip()) else line.strip()
-    while (shorter := _unwrapped(line)) != line:
+    while (shorter := _strip_one_mark(line)) != line:
         line = shorter
     return line if len(line) <= _LONGEST else line[:_LONGEST].rsplit(maxsplit=1)[0]
 
 
-def _unwrapped(line: str) -> str:
+def _strip_one_mark(line: str) -> str:
     """Strip one pair of quotes with the comma after it, one marker or one label."""
     quoted = line.removesuffix(",")
     for opening, closing in _QUOTES.items():
@@ -202,20 +202,20 @@ def _unwrapped(line: str) -> str:
     return line[start.end() :].strip() if start else line
 
 
-def _listed(text: str) -> Iterator[str]:
+def _json_strings(text: str) -> Iterator[str]:
     """Yield the strings of the JSON in a reply, fenced, one object a line or cut off."""
     end = 0
     while start := _JSON.search(text, end):
         try:
             value, end = _DECODER.raw_decode(text, start.start(1))
         except (ValueError, RecursionError):
-            yield from _strings(text[start.start(1) :])
+            yield from _cut_off_strings(text[start.start(1) :])
             return
-        yield from _leaves(value, _DEEPEST)
+        yield from _text_leaves(value, _DEEPEST)
 
 
-def _strings(broken: str) -> Iterator[str]:
-    """Yield whole strings of JSON that is cut off, by the rule of `_leaves`; the last may become a key."""
+def _cut_off_strings(broken: str) -> Iterator[str]:
+    """Yield whole strings of cut-off JSON, by the rule of `_text_leaves`; the last may become a key."""
     named, end = False, len(broken.rstrip())
     strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
     for match in strings.finditer(broken):
@@ -227,15 +227,15 @@ def _strings(broken: str) -> Iterator[str]:
         named = is_key
 
 
-def _leaves(value: object, depth: int) -> Iterator[str]:
+def _text_leaves(value: object, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield " ".join(value.split())
     elif depth and isinstance(value, list):
-        yield from (leaf for inner in value for leaf in _leaves(inner, depth - 1))
+        yield from (leaf for inner in value for leaf in _text_leaves(inner, depth - 1))
     elif depth and isinstance(value, dict):
         for inner in value.values():
             is_list = isinstance(inner, list)
-            yield from (leaf for leaf in _leaves(inner, depth - 1) if is_list or not _is_word(leaf))
+            yield from (leaf for leaf in _text_leaves(inner, depth - 1) if is_list or not _is_word(leaf))
 
 
 def _is_word(text: str) -> bool:
@@ -243,7 +243,7 @@ def _is_word(text: str) -> bool:
     return text.isascii() and " " not in text
 
 
-def _bare(text: str) -> str:
+def _bare_letters(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
@@ -282,14 +282,14 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Return True if a text is JSON, or if all its finished lines, at least one, are plain statements."""
+    """Return True if a reply is JSON, or if all its finished lines are plain statements, not reasoning."""
     if begins_as_json(text):
         return True
     lines = [line for line in text.split("\n")[:-1] if line.strip()]
-    return bool(lines) and all(map(_is_statement, lines))
+    return bool(lines) and all(map(_is_plain_statement, lines))
 
 
-def _is_statement(line: str) -> bool:
+def _is_plain_statement(line: str) -> bool:
     said = _BULLET.sub("", line).strip()
     if len(said) > _LONGEST_NOTE:
         return False

@@ -19,7 +19,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import DenseIndex, threshold
+from forged.map import DenseIndex, evidence_threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -78,7 +78,7 @@ _NO_VECTORS = QueryVectors()
 
 
 class PipelineRun:
-    """One run of the pipeline, shared by all requests that wait for it.
+    """State of one run of the pipeline, shared by all requests that wait for it.
 
     `waiting` is the retry budget of the first request, None if no request waits. `embeds` is True once its
     queries were given to the embedding model. Just before a deadline the hypotheses written so far are used,
@@ -95,17 +95,17 @@ class PipelineRun:
         self._windows = [] if waiting is None else [(cutoff_before(waiting.until), waiting.until)]
 
     def join(self, deadline: float) -> None:
-        """Add a request that waits until `deadline`."""
+        """Let another request wait for this run, until `deadline`."""
         self._windows.append((cutoff_before(deadline), deadline))
 
     def is_past_cutoff(self) -> bool:
-        """Return True between the cutoff and the deadline of a waiting request."""
+        """Return True if a waiting request is near its deadline, so that missing parts are given up."""
         now = time.monotonic()
         return any(cutoff_before <= now < deadline for cutoff_before, deadline in self._windows)
 
 
 class Pipeline:
-    """Runs retrievals; one for the daemon."""
+    """Runs retrievals: asks for hypotheses, embeds queries, searches stores, falls back. One a daemon."""
 
     def __init__(
         self,
@@ -128,27 +128,27 @@ class Pipeline:
         self._asks_message = not is_hyde or settings.retrieval_lexical_weight > 0
         self._judges = share > 0 and not is_hyde
         self._calibrates = self._judges and settings.retrieval_lexical_weight > 0
-        self._least = threshold(share)
-        self._strong = threshold(share if share > 0 else _USUAL_SHARE)
+        self._least = evidence_threshold(share)
+        self._strong = evidence_threshold(share if share > 0 else _USUAL_SHARE)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self.stores = StoreSearch(
             lexical_weight=settings.retrieval_lexical_weight,
             thread=self.thread,
-            second=self._second if cjk is not None else None,
+            second=self._second_searcher if cjk is not None else None,
         )
         self.recalls = RecallSearch(self.stores, self.thread)
 
     def close(self) -> None:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
-    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
-        """Return the second model's searcher of a view, and its key; None if it has no vectors there."""
+    def _second_searcher(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
+        """Return a searcher of a view by the second model, and that model's key; None without its vectors."""
         if self._cjk is None or self._cjk.second_view(view) is None:
             return None
         return CjkSearcher(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
     def should_probe(self, deadline: float) -> bool:
-        """Return True if a skipped model may be tried now, with a request that waits until `deadline`."""
+        """Return True if a model that is skipped as failing may be tried again until `deadline`."""
         for model in (self._chat, self.embedder):
             outage = (
                 model.health.outage(seconds_left(deadline)) if model is not None and model.health else None
@@ -165,10 +165,10 @@ class Pipeline:
                 moment = min(time.monotonic() + MOMENT_S, ask.deadline)
                 view = await place.files.view(ask.min_generation, moment)
                 if not place.others and _is_empty(view, ask.min_generation):
-                    reason = reasons.none_usable(view)
+                    reason = reasons.no_memory_reason(view)
                     return Answer(status="empty", reason=reason, generation=view.generation)
                 if self._judges and not ask.hypotheses and ask.is_idle:
-                    return self._idle(view, reasons.IDLE)
+                    return self._idle_answer(view, reasons.IDLE)
                 self._check_embedder(view, pipeline_run)
                 strategy, queries, partial = await self._queries(ask, place, limit, pipeline_run)
                 if not queries:
@@ -181,13 +181,13 @@ class Pipeline:
                 )
                 return await self.search(ask, place, view, queries, found, strategy=strategy, partial=partial)
         except (ProviderError, TimeoutError) as error:
-            reason = reasons.reason_of(error)
+            reason = reasons.reason_code(error)
             logger.debug("retrieval failed reason=%s", reason)
             fallback = await self.fall_back(ask, place, reason, pipeline_run) if self.falls_back else None
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
     def _check_embedder(self, view: View, pipeline_run: PipelineRun) -> None:
-        """Skip hypotheses that could not be embedded. Raises ProviderError."""
+        """Raise ProviderError if the embedding model is skipped, before hypotheses are asked for."""
         health = self.embedder.health if self.embedder is not None else None
         if health is not None and pipeline_run.waiting is not None and _dense_indexes(view):
             pipeline_run.embeds = True
@@ -232,7 +232,7 @@ class Pipeline:
                 found = await self.embed(place, view, queries, deadline, pipeline_run)
             return await self.search(ask, place, view, queries, found, because=because)
         except (ProviderError, TimeoutError) as error:
-            return await self.by_words(ask, place, reasons.reason_of(error))
+            return await self.by_words(ask, place, reasons.reason_code(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
         """Return the answer of the lexical index, which needs no model; None if there is no such index."""
@@ -250,7 +250,7 @@ class Pipeline:
             return _NO_VECTORS
         pipeline_run.embeds = True
         purpose = Purpose("query", place.tops, pipeline_run.waiting)
-        return await queried(self.embedder, queries, purpose, limit, (view,))
+        return await embed_queries(self.embedder, queries, purpose, limit, (view,))
 
     async def search(
         self,
@@ -265,12 +265,12 @@ class Pipeline:
         partial: str = "",
         inject: bool = True,
     ) -> Answer:
-        """Search all stores; with `inject` through the gate. `because` is the reason for a fallback."""
+        """Search all stores with embedded queries, and build the answer; with `inject` through the gate."""
         if inject and self._judges and not ask.hypotheses:
             if ask.is_idle:
-                return self._idle(view, reasons.IDLE, partial)
+                return self._idle_answer(view, reasons.IDLE, partial)
             if found.is_chat(ask.message):
-                return self._idle(view, reasons.CHAT, partial)
+                return self._idle_answer(view, reasons.CHAT, partial)
         learning = inject and self._is_learning(view)
         vectors = None if learning else found.vectors
         question = Question(
@@ -296,8 +296,8 @@ class Pipeline:
         # Words and the gate cover only the roots that are there; another root may hold the answer.
         if not rows.ranked and (missing or (lacking == reasons.OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking, partial=partial)
-        given = "" if rows.ranked else reasons.already_injected(rows, ask)
-        nothing = "" if rows.ranked or given else held_back or reasons.nothing_found(view)
+        given = "" if rows.ranked else reasons.already_injected_reason(rows, ask)
+        nothing = "" if rows.ranked or given else held_back or reasons.no_match_reason(view)
         return Answer(
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (given, because or lacking or nothing, *rows.missing))),
@@ -311,8 +311,8 @@ class Pipeline:
             partial=partial,
         )
 
-    def _idle(self, view: View, reason: str, partial: str = "") -> Answer:
-        """Return the answer to a message without content."""
+    def _idle_answer(self, view: View, reason: str, partial: str = "") -> Answer:
+        """Return the answer to a message without content, for which nothing is searched."""
         return Answer(
             status="empty",
             reason=reason,
@@ -325,7 +325,7 @@ class Pipeline:
         )
 
     def _is_learning(self, view: View) -> bool:
-        """Return True if only words can be used, as there is no baseline yet."""
+        """Return True if only words can be used, as the model's baseline is not computed yet."""
         return self._calibrates and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
@@ -344,19 +344,19 @@ class Pipeline:
         return f"keyword results only: no embeddings ({why})" if why else reasons.WORDS_ONLY
 
     def _is_all_cjk(self, view: View) -> bool:
-        """Return True if the first model embeds nothing in the view."""
+        """Return True if the second model embeds all memories of a view."""
         parts = (part for each in view.maps for part in each.parts)
         return self._cjk is not None and all(part.traits.is_cjk.all() for part in parts)
 
 
-async def queried(
+async def embed_queries(
     embedder: Embedder,
     texts: Sequence[str],
     purpose: Purpose,
     deadline: float,
     views: Sequence[View] = (),
 ) -> QueryVectors:
-    """Return the vectors of texts as queries, to compare them with views. Raises ProviderError.
+    """Embed texts as queries, to compare them with views; return their vectors. Raises ProviderError.
 
     One pass of the local model gives the layers, which detect small talk, and the vector.
     """
@@ -381,7 +381,7 @@ def _plain_queries(ask: Ask) -> tuple[str, ...]:
 
 
 def _with_context(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the message and, as one more query, its context."""
+    """Return the queries and, as one more, the text that the message continues."""
     return tuple(dict.fromkeys((*queries, ask.context))) if ask.context and queries else queries
 
 

@@ -18,7 +18,7 @@ _TURNS_SHOWN = 3
 
 
 def late_answer(view: View) -> Answer:
-    """Return the answer after the deadline, or before the first build."""
+    """Return the answer for a request whose deadline passed, or whose roots have no map yet."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
     return Answer(
@@ -28,16 +28,16 @@ def late_answer(view: View) -> Answer:
     )
 
 
-def none_usable(view: View) -> str:
-    """Return the reason why an index is empty: no memories, or all of them are left out."""
+def no_memory_reason(view: View) -> str:
+    """Return the reason why no memory is searchable: there are none, or all are left out."""
     left_out = view.left_out()
     return f"no memory can be used here: {left_out}" if left_out else NO_MEMORIES
 
 
-def nothing_found(view: View) -> str:
+def no_match_reason(view: View) -> str:
     """Return the reason why an answer is empty although the gate rejected nothing."""
     if not view.size:
-        return none_usable(view)
+        return no_memory_reason(view)
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
@@ -49,8 +49,8 @@ def gate_reason(rows: SearchResult, question: Question) -> str:
     return f"{OFF_TOPIC} (to loosen: lower memory.retrieval_min_score)"
 
 
-def already_injected(rows: SearchResult, ask: Ask) -> str:
-    """Name the turns that injected the fitting memories, or return ""."""
+def already_injected_reason(rows: SearchResult, ask: Ask) -> str:
+    """Return a sentence that names the turns that injected the matching memories, or ""."""
     fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
@@ -63,9 +63,9 @@ def already_injected(rows: SearchResult, ask: Ask) -> str:
 
 def egress_reason(error: ProviderError | TimeoutError) -> str:
     """Return the reason why no text may leave, such as a pause, or "" for a failure."""
-    return str(error) if reason_of(error) == "held" else ""
+    return str(error) if reason_code(error) == "held" else ""
 
 
-def reason_of(error: ProviderError | TimeoutError) -> str:
+def reason_code(error: ProviderError | TimeoutError) -> str:
     """Return the reason code of an error."""
     return error.reason if isinstance(error, ProviderError) else "timeout"

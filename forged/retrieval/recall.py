@@ -10,8 +10,8 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.retrieval.pipeline import MOMENT_S, Pipeline, cutoff_before, queried
-from forged.retrieval.reasons import reason_of
+from forged.retrieval.pipeline import MOMENT_S, Pipeline, cutoff_before, embed_queries
+from forged.retrieval.reasons import reason_code
 from forged.stores import Limits, Question, RemoteStore, SearchResult, Store
 
 
@@ -25,7 +25,7 @@ async def recall(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SearchResult, float]:
-    """Search the stores of a recall until `deadline`; also return the milliseconds of the embedding.
+    """Search stores for a query until `deadline`; return the result and the embedding's milliseconds.
 
     A store that could not take part is named, which is no error. Distance alone decides if all memories have
     a vector of the answering model; otherwise words do. `tops` are the caller's roots. `admits` filters by
@@ -36,7 +36,7 @@ async def recall(
     try:
         vectors, key = await _vector_of(pipeline, query, stores, deadline, tops)
     except (ProviderError, TimeoutError) as error:
-        lacks = f"keyword results only: no embedding of the query ({reason_of(error)})"
+        lacks = f"keyword results only: no embedding of the query ({reason_code(error)})"
     embedding_ms = round((time.monotonic() - began) * 1000, 3)
     question = Question(
         texts=(query,),
@@ -57,7 +57,7 @@ async def recall(
 async def _vector_of(
     pipeline: Pipeline, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
 ) -> tuple[Vectors | None, str | None]:
-    """Return the query's vector (1, d), if needed, and its model's key. Raises ProviderError."""
+    """Embed the query if a store needs that; return vector (1, d) and model key. Raises ProviderError."""
     if pipeline.embedder is None:
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)
@@ -67,5 +67,5 @@ async def _vector_of(
         return None, None
     until, purpose = cutoff_before(deadline), Purpose("query", tops, RetryBudget(deadline))
     async with asyncio.timeout_at(until):
-        found = await queried(pipeline.embedder, (query,), purpose, until, views)
+        found = await embed_queries(pipeline.embedder, (query,), purpose, until, views)
     return found.vectors, next((view.key for view in views if view.key is not None), None)

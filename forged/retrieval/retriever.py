@@ -19,7 +19,7 @@ from forged.errors import ProviderError
 from forged.fair_queue import ignore_failure
 from forged.models import ChatModel, Embedder, RetryBudget
 from forged.retrieval.pipeline import Pipeline, PipelineRun, reserved_s, seconds_left
-from forged.retrieval.reasons import egress_reason, late_answer, reason_of
+from forged.retrieval.reasons import egress_reason, late_answer, reason_code
 from forged.retrieval.recall import recall
 from forged.retrieval.values import Answer, Ask
 from forged.stores import FIRST_BUILD, SecondModel, Workplace
@@ -31,7 +31,7 @@ LATE_AT_ONCE = 4
 
 
 class CachedAnswer:
-    """Cache of one turn's answer, owned by the turn and filled by the retriever."""
+    """Cache of the answer to one turn, owned by the turn and filled by the retriever."""
 
     __slots__ = ("_answer", "_clock", "_expires")
 
@@ -64,7 +64,7 @@ class CachedAnswer:
 
 
 class PipelineRuns:
-    """Pipeline runs under way, by the turn that they answer."""
+    """Registry of the pipeline runs under way, by the turn that they answer."""
 
     def __init__(self) -> None:
         self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
@@ -73,11 +73,11 @@ class PipelineRuns:
         self._fillers: dict[asyncio.Task[Answer], CachedAnswer] = {}
 
     def under_way(self, kept: CachedAnswer, min_generation: int) -> PipelineRun | None:
-        """Return the run that answers this turn now."""
+        """Return the run that answers this turn now, None if there is none."""
         return self._by_turn.get((kept, min_generation))
 
     def begin(self, kept: CachedAnswer, min_generation: int, pipeline_run: PipelineRun) -> None:
-        """Share a run with other requests for the same turn until it ends, and cache its answer then."""
+        """Register a run for other requests of the same turn; cache its answer when it ends."""
         self._by_turn[kept, min_generation] = pipeline_run
         self._running.add(pipeline_run.task)
 
@@ -92,7 +92,7 @@ class PipelineRuns:
         pipeline_run.task.add_done_callback(landed)
 
     def fill(self, kept: CachedAnswer, task: asyncio.Task[Answer]) -> None:
-        """Cache the result of a background run for the turn, if it is no fallback."""
+        """Register a background run for the turn; cache its result unless that is a fallback."""
         self._running.add(task)
         self._fillers[task] = kept
 
@@ -105,19 +105,19 @@ class PipelineRuns:
         task.add_done_callback(landed)
 
     def run_late(self, pipeline_run: PipelineRun) -> None:
-        """Let a run without waiting requests continue; only the newest few of such runs go on."""
+        """Let a run that no request waits for go on; cancel older ones beyond the newest few."""
         late = [one for one in self._late if not (one.task.done() or one.waiters or one is pipeline_run)]
         self._late = [*late, pipeline_run]
         for one in self._late[:-LATE_AT_ONCE]:
             self.abandon(one)
 
     def abandon(self, pipeline_run: PipelineRun) -> None:
-        """Cancel a run without waiting requests; a new request begins another."""
+        """Cancel a run that no request waits for; a new request begins another."""
         self._by_turn = {key: each for key, each in self._by_turn.items() if each is not pipeline_run}
         pipeline_run.task.cancel()
 
     def purge(self) -> None:
-        """Let no request join a run and cache no answer; waiting requests still get theirs."""
+        """Let no new request join a run, and cache no answer of one; waiting requests still get theirs."""
         self._by_turn.clear()
         self._fillers.clear()
 
@@ -132,7 +132,7 @@ def _is_lasting(answer: Answer) -> bool:
 
 
 class Retriever:
-    """Answers retrieval requests; shared by all connections of the daemon. `runs` are those under way.
+    """Answers retrieval requests by their deadlines; shared by all connections of the daemon.
 
     `recall` searches the stores of a recall, by the same models.
     """
@@ -155,14 +155,14 @@ class Retriever:
     async def retrieve(
         self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None
     ) -> tuple[Answer, bool]:
-        """Answer by `ask.deadline`; the flag is True if `kept` had the answer.
+        """Return the answer for a turn by `ask.deadline`, and True if `kept` had it already.
 
         Without `kept` there is no second request for this turn.
         """
         if not ask.hypotheses and not ask.window:
             return Answer(status="empty", reason="empty_window"), False
         if kept is None:
-            return await self._alone(ask, place), False
+            return await self._answer_alone(ask, place), False
         known = kept.get(ask.min_generation)
         if known is not None:
             return known, True
@@ -173,10 +173,10 @@ class Retriever:
             self.runs.begin(kept, ask.min_generation, pipeline_run)
         else:
             pipeline_run.join(ask.deadline)
-        return await self._shared(pipeline_run, ask, place), False
+        return await self._await_shared(pipeline_run, ask, place), False
 
     async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
-        """Return a list for the message and hypotheses of `ask`; with `inject` only admitted memories.
+        """Search for the message and hypotheses of `ask`; with `inject` only admitted memories.
 
         It neither asks for hypotheses nor caches its answer for a turn.
         """
@@ -189,7 +189,7 @@ class Retriever:
                 found = await self._pipeline.embed(place, view, queries, ask.deadline, pipeline_run)
             return await search(found)
         except (ProviderError, TimeoutError) as error:
-            reason, held = reason_of(error), egress_reason(error)
+            reason, held = reason_code(error), egress_reason(error)
         because = held or f"provider: {reason}"
         if (self._pipeline.falls_back or held) and "lexical" in view.indexes:
             return await search(because=because)
@@ -199,26 +199,26 @@ class Retriever:
         return Answer(status=status, reason=because, generation=view.generation)
 
     def close(self) -> None:
-        """Cancel late runs."""
+        """Cancel all runs and end the search thread."""
         self.runs.close()
         if self._probing is not None:
             self._probing.cancel()
         self._pipeline.close()
 
-    async def _alone(self, ask: Ask, place: Workplace) -> Answer:
+    async def _answer_alone(self, ask: Ask, place: Workplace) -> Answer:
         """Answer a request that is never repeated; its run ends with it."""
         self._probe(ask, place)
         pipeline_run = self._launch(ask, place)
         try:
-            return await self._by_deadline(pipeline_run, ask, place)
+            return await self._await_answer(pipeline_run, ask, place)
         finally:
             pipeline_run.task.cancel()
 
-    async def _shared(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
+    async def _await_shared(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
         """Return the answer of a shared run; it ends when the last waiting request hangs up."""
         pipeline_run.waiters += 1
         try:
-            answer = await self._by_deadline(pipeline_run, ask, place)
+            answer = await self._await_answer(pipeline_run, ask, place)
         except asyncio.CancelledError:
             if pipeline_run.waiters == 1:
                 self.runs.abandon(pipeline_run)
@@ -230,13 +230,14 @@ class Retriever:
         return answer
 
     def _launch(self, ask: Ask, place: Workplace) -> PipelineRun:
+        """Start a pipeline run in a task."""
         pipeline_run = PipelineRun(RetryBudget(ask.deadline))
         pipeline_run.task = asyncio.create_task(self._pipeline.run(ask, place, pipeline_run))
         pipeline_run.task.add_done_callback(ignore_failure)
         return pipeline_run
 
     def _probe(self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None) -> None:
-        """Try a skipped model again next to the turn, if it is time for one."""
+        """Try a model that is skipped as failing again, next to the turn, if it is time for that."""
         under_way = self._probing is not None and not self._probing.done()
         if under_way or not self._pipeline.should_probe(ask.deadline):
             return
@@ -245,7 +246,7 @@ class Retriever:
         if kept is not None:
             self.runs.fill(kept, self._probing)
 
-    async def _by_deadline(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
+    async def _await_answer(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
         """Return the run's answer, or at the deadline the best fallback."""
         task, answer = pipeline_run.task, None
         kept_s = reserved_s(ask.deadline) if self._pipeline.falls_back else 0.0

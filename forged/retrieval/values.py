@@ -40,7 +40,7 @@ _NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One retrieval request.
+    """One retrieval request: queries or messages, limits, deadline and the session's context.
 
     window: the messages since the last summary.
     message: the last user message, of a very long one the end; the direct strategy's query.
@@ -71,7 +71,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def about(cls, window: tuple[Utterance, ...], **fields: Any) -> Ask:
-        """Ask about the newest message of a window; `fields` are the other ones."""
+        """Make a request about the newest user message of a window; `fields` are the other fields."""
         return cls(window=window, message=last_user_text(window), context=context_of(window), **fields)
 
     @property
@@ -92,7 +92,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Memories that were found, before the token budget cuts them.
+    """Result of a retrieval: memories that were found, before the token budget cuts them.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or a store that
     could not be searched. `ranked` is best first. `rejected` were near the top and are not in it. `partial`
@@ -137,7 +137,7 @@ def only_continues(message: str) -> bool:
 
 
 def context_of(window: Sequence[Utterance]) -> str:
-    """Return the text that the newest user message continues, the message included; "" for none.
+    """Return the text that the newest user message continues, with that message; "" if it has none.
 
     A message has no such context if it names its subject (also a pasted error), has no content or begins with
     laughter.
@@ -148,11 +148,11 @@ def context_of(window: Sequence[Utterance]) -> str:
     answers = [each.text for each in window[:place] if each.role == "assistant"][-1:]
     asked = [each.text for each in window[:place] if each.role == "user"][-1:]
     ends = [_CODE.sub(" ", text).strip()[-_END:] for text in answers]
-    return "\n".join((*map(_shortened, asked), *ends, message))
+    return "\n".join((*map(_shorten, asked), *ends, message))
 
 
-def _shortened(text: str) -> str:
-    """Return both ends of a long text, and the names between them."""
+def _shorten(text: str) -> str:
+    """Return a long text's two ends, and the names between them."""
     if len(text) <= 2 * _SIDE:
         return text
     found = _NAME.findall(text[_SIDE:-_SIDE])
@@ -166,7 +166,7 @@ def has_earlier_message(window: Sequence[Utterance]) -> bool:
 
 
 def is_elliptical(message: str) -> bool:
-    """Return True if a message can only be understood by an earlier one."""
+    """Return True if a message can only be understood together with an earlier one."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False
     if CJK.search(message):

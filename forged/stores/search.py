@@ -290,7 +290,7 @@ class ViewSearcher:
         if question.continued is not None:
             vectors = None if question.vectors is None else question.vectors[:1]
             by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
-            alone = self._search_maps(by_itself, None if cosines is None else cosines.some(0, 1))
+            alone = self._search_maps(by_itself, None if cosines is None else cosines.of_queries(0, 1))
             own = score_search(alone, self._view.baseline)
             if own.evidence >= question.least_evidence:
                 return alone, own

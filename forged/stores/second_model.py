@@ -62,7 +62,7 @@ class SecondModel:
         """Call the model for the vector of a query."""
         purpose, embedder = Purpose("query", tops, waiting), self.identity.embedder
         rows = await embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
-        self.identity.used(rows.shape[1])
+        self.identity.note_query(rows.shape[1])
         row: Vectors = rows[0]
         return row
 

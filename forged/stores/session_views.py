@@ -81,7 +81,7 @@ class SessionViews:
         self._maker = RowMaker(lexical=True, embedded=None, pause=lambda: None)
         self._maps: dict[str, _SessionMap] = {}
         for queue in indexer.queues:
-            queue.serve(partial(self._texts_for, queue))
+            queue.add_holder(partial(self._texts_for, queue))
             memories.on_added(queue.wake)
 
     def view(self, session_id: str) -> View:

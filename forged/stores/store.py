@@ -178,7 +178,7 @@ class FileStore:
             unembedded=_missing_vectors_reason(indexes),
             is_uncalibrated=identity is not None and self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
-            used=identity.used if identity is not None else ignore_dimension,
+            used=identity.note_query if identity is not None else ignore_dimension,
             left_out=partial(_left_out, indexes),
         )
 

@@ -26,7 +26,7 @@ from forged.writing.trash import Trash, TrashEntry, TrashNote
 
 
 class RemovalTerms(msgspec.Struct, frozen=True):
-    """Terms of a removal: erased or to the trash, with `rows` of the memories and records of files.
+    """Terms of a removal: erased or to the trash, why, and data that the trash notes keep.
 
     `whole`: all existing versions go, and none may stay.
     """
@@ -49,7 +49,7 @@ class RemovalReceipt(msgspec.Struct, frozen=True):
 
 
 class Remover:
-    """Removal and restore of files."""
+    """Removes and restores memory files of a root, and relinks the versions that stay."""
 
     def __init__(
         self, trash: Trash, trust: TrustRegistry, intents: Intents, clock: Callable[[], float] = time.time
@@ -70,13 +70,13 @@ class Remover:
         store = MemoryStore(root)
         snapshot, admitted = await self._trust.look(root)
         gone = frozenset(ids)
-        files = _counting(snapshot, admitted)
-        links = links_over([file.memory for file in files], gone)
+        files = _counting_files(snapshot, admitted)
+        links = bypass_links([file.memory for file in files], gone)
         taking = taking if taking.batch else msgspec.structs.replace(taking, batch=new_batch())
-        relinks = await asyncio.to_thread(_relinks_of, store, files, links)
-        intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
+        relinks = await asyncio.to_thread(_plan_relinks, store, files, links)
+        intent = await asyncio.to_thread(_make_intent, "remove", root, ids, relinks, taking)
         await self._intents.begin(intent)
-        await self._relinked(root, store, intent, relinks)
+        await self._relink_files(root, store, intent, relinks)
         taking = msgspec.structs.replace(taking, own=await self._trust.own_files(root, gone))
         notes = self._notes(root, intent.identity, admitted, taking, {*earlier, *intent.rewrites})
         try:
@@ -87,16 +87,16 @@ class Remover:
                     store.move_to_trash, snapshot, gone, self._trash.path, notes
                 )
         except StoreError:
-            await self._dropped_if_unbegun(root, snapshot, intent, relinks)
+            await self._drop_intent_if_unbegun(root, snapshot, intent, relinks)
             raise
         contents = [memory.content for memory in snapshot.memories if memory.id in gone]
-        before = await asyncio.to_thread(self._trash.of, taking.batch)
+        before = await asyncio.to_thread(self._trash.of_batch, taking.batch)
         contents += [
             each.memory.content for each in before if each.note.top == root.top and each.note.id in gone
         ]
         return RemovalReceipt(tuple(item.id for item in removed), tuple(dict.fromkeys(contents)), intent)
 
-    async def _dropped_if_unbegun(
+    async def _drop_intent_if_unbegun(
         self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
         """Drop the intent of a removal that took no file; its caller got the error."""
@@ -125,21 +125,21 @@ class Remover:
         await self._trust.accept_hashes(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
         await self._trust.record_own(root, [each.note.own for each in some if each.note.own is not None])
         ids, taking = [each.note.id for each in some], RemovalTerms(batch=some[0].note.batch if some else "")
-        intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
+        intent = await asyncio.to_thread(_make_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
         await asyncio.to_thread(
             lambda: [store.put_back(each.note.folder, each.note.name, each.data) for each in some]
         )
-        await self._followed_again(root, store, intent, counted)
+        await self._relink_followers(root, store, intent, counted)
         await asyncio.to_thread(self._trash.drop, some)
         return intent
 
-    async def _followed_again(
+    async def _relink_followers(
         self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[TrashEntry]
     ) -> None:
-        """Link followers to restored files again."""
+        """Make restored files the predecessors of their former followers again."""
         snapshot, admitted = await self._trust.look(root)
-        files = _counting(snapshot, admitted)
+        files = _counting_files(snapshot, admitted)
         now = {file.memory.id: file.memory.supersedes or "" for file in files}
         links = {
             follower: each.note.id
@@ -147,13 +147,13 @@ class Remover:
             for follower in each.note.followers
             if now.get(follower) == each.note.older
         }
-        relinks = await asyncio.to_thread(_relinks_of, store, files, links)
-        await self._relinked(root, store, intent, relinks)
+        relinks = await asyncio.to_thread(_plan_relinks, store, files, links)
+        await self._relink_files(root, store, intent, relinks)
 
-    async def _relinked(
+    async def _relink_files(
         self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Change the files that stay; their hashes are recorded before, as a build may happen in between."""
+        """Rewrite the files that stay; record their hashes before, as a build may happen in between."""
         if not relinks:
             return
         rewrites = tuple(each.rewrite for each in relinks)
@@ -162,7 +162,7 @@ class Remover:
         )
         await self._intents.begin(msgspec.structs.replace(intent, rewrites=rewrites))
         await self._trust.record_rewrites(root, rewrites)
-        await asyncio.to_thread(_carry_out, store, relinks)
+        await asyncio.to_thread(_rewrite_all, store, relinks)
 
     def _notes(
         self,
@@ -208,12 +208,12 @@ def new_batch() -> str:
     return secrets.token_hex(8)
 
 
-def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
+def _counting_files(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
     withheld = {each.path for each in admitted.withheld}
     return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
 
 
-def _intent(
+def _make_intent(
     kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: RemovalTerms
 ) -> Intent:
     return Intent(
@@ -244,14 +244,14 @@ class Relink(msgspec.Struct, frozen=True):
         return Rewrite(self.file.memory.id, self.file.sha256, after, self.older, former)
 
 
-def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, str]:
+def bypass_links(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, str]:
     """Return the new predecessor of each memory that replaced one of `gone`; "" for none.
 
     Two memories that replaced the same oldest one keep their links, to stay versions of one memory.
     """
     there = {memory.id: memory for memory in memories}
     found = {
-        memory.id: _older(memory, there, gone)
+        memory.id: _remaining_predecessor(memory, there, gone)
         for memory in memories
         if memory.id not in gone and memory.supersedes in gone and memory.supersedes in there
     }
@@ -259,8 +259,10 @@ def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, s
     return {each: older for each, (older, last) in found.items() if older or followed[last] == 1}
 
 
-def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -> tuple[str, str]:
-    """Return the new predecessor, and the last of `gone` on the way to it."""
+def _remaining_predecessor(
+    memory: Memory, there: Mapping[str, Memory], gone: Collection[str]
+) -> tuple[str, str]:
+    """Return the nearest predecessor that stays, and the last of `gone` on the way to it."""
     seen, older, last = {memory.id}, memory.supersedes or "", ""
     while older in gone and older in there and older not in seen:
         seen.add(older)
@@ -268,16 +270,16 @@ def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -
     return ("" if older in seen or older in gone else older), last
 
 
-def _relinks_of(store: MemoryStore, files: Sequence[File], links: Mapping[str, str]) -> tuple[Relink, ...]:
-    """Return the files to change, with their new bytes."""
+def _plan_relinks(store: MemoryStore, files: Sequence[File], links: Mapping[str, str]) -> tuple[Relink, ...]:
+    """Return the files that need the new predecessors in `links`, with their new bytes."""
     return tuple(
-        _relink(store, file, links[file.memory.id])
+        _make_relink(store, file, links[file.memory.id])
         for file in files
         if file.memory.id in links and (file.memory.supersedes or "") != links[file.memory.id]
     )
 
 
-def _relink(store: MemoryStore, file: File, older: str) -> Relink:
+def _make_relink(store: MemoryStore, file: File, older: str) -> Relink:
     data = store.read(file.path)
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise StoreError(f"{file.path} is being changed at this moment; try again")
@@ -288,7 +290,7 @@ def _relink(store: MemoryStore, file: File, older: str) -> Relink:
         raise StoreError(f"{file.path} cannot name another predecessor: {error}") from error
 
 
-def _carry_out(store: MemoryStore, relinks: Sequence[Relink]) -> None:
+def _rewrite_all(store: MemoryStore, relinks: Sequence[Relink]) -> None:
     """Write all changed files, one after the other; all are durable on return."""
     for each in relinks:
         store.rewrite(each.file.path, each.data, expected=each.file.sha256)

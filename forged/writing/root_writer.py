@@ -31,7 +31,7 @@ from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
 from forged.text.invisible import INVISIBLE
 from forged.text.same_text import normalised
 from forged.trust import Stamp, TrustRegistry
-from forged.writing.succession import base_of, succeeding
+from forged.writing.succession import base_of, next_version
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
       then; without `base`, missing category, links and unknown keys are those of the head.
     - again: write it even if the same text exists, as a version that differs in other fields.
     - verbatim: keep version and link, as for a copy of another file with its `data` and `name`.
-    - said: its attributes; others are inherited from the last version.
+    - patch: its attributes; others are inherited from the last version.
     - unwanted: called at the last moment, in any thread; a text that was forgotten meanwhile is not
       written.
     - is_settled: set by the writer if its key is recorded for the id of the memory.
@@ -81,8 +81,8 @@ class Written(msgspec.Struct, frozen=True):
     existed: bool = False
 
 
-Answer = Written | StoreError
-Outcome = Answer | WriteRequest
+WriteResult = Written | StoreError
+PlanOutcome = WriteResult | WriteRequest
 """Result of a request, or the request itself if it must be planned again."""
 
 
@@ -96,7 +96,7 @@ class WritePlan(msgspec.Struct, frozen=True):
     memory: Memory
     data: bytes = b""
     path: str = ""
-    answer: Answer | None = None
+    answer: WriteResult | None = None
     depends_on: str = ""
 
     def written(self, memory: Memory, path: str, *, existed: bool) -> Written:
@@ -104,13 +104,13 @@ class WritePlan(msgspec.Struct, frozen=True):
         named, replaced = self.draft.memory.supersedes or "", "" if existed else memory.supersedes or ""
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
-    def is_met(self, end: Outcome) -> bool:
-        """Return True if the memory of the plan was written."""
+    def is_met(self, end: PlanOutcome) -> bool:
+        """Return True if a result says that the memory of the plan was written."""
         return isinstance(end, Written) and end.memory is self.memory
 
 
 class RootWriter:
-    """Writer of one root. `looked`: the last call of `write` looked at all files again."""
+    """Writes memories of one root, many requests at once."""
 
     def __init__(
         self,
@@ -129,25 +129,25 @@ class RootWriter:
         self._threads = threads
         self._ledger = RootContents(root, trust, snapshot)
 
-    def write(self, drafts: Sequence[WriteRequest]) -> tuple[Answer, ...]:
+    def write(self, drafts: Sequence[WriteRequest]) -> tuple[WriteResult, ...]:
         """Write the requests; return their results in order, with generation 0.
 
         Blocks; runs in a thread, in one call at a time.
         """
-        self.looked = self._ledger.look()
-        answers: dict[int, Answer] = {}
+        self.looked = self._ledger.update()
+        answers: dict[int, WriteResult] = {}
         left = dict(enumerate(drafts))
         while left:
-            ends = dict(zip(left, self._carried_out([*map(self._planned, left.values())]), strict=True))
+            ends = dict(zip(left, self._carry_out([*map(self._plan, left.values())]), strict=True))
             answers |= {number: end for number, end in ends.items() if not isinstance(end, WriteRequest)}
             left = {number: end for number, end in ends.items() if isinstance(end, WriteRequest)}
         return tuple(answers[number] for number in range(len(drafts)))
 
-    def _planned(self, draft: WriteRequest) -> WritePlan:
+    def _plan(self, draft: WriteRequest) -> WritePlan:
         """Plan one request; the planned memory is visible to the plans of later ones."""
         try:
-            memory = self._version(draft)
-            there = self._there(draft, memory)
+            memory = self._as_version(draft)
+            there = self._existing(draft, memory)
             if there is not None:
                 plan = WritePlan(draft, there, depends_on=there.id)
                 is_done = draft.is_settled and there.id == memory.id  # the same request in the same batch
@@ -160,8 +160,8 @@ class RootWriter:
         path = self._store.path_of(draft.name.removesuffix(".md") or memory.id)
         return WritePlan(draft, memory, data, path, depends_on=memory.supersedes or "")
 
-    def _version(self, draft: WriteRequest) -> Memory:
-        """Return the memory with the version and link that it gets."""
+    def _as_version(self, draft: WriteRequest) -> Memory:
+        """Return a request's memory with the version and link that it gets. Raises StoreError."""
         memory, wanted = draft.memory, draft.memory.supersedes
         if draft.unwanted(memory):
             raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
@@ -170,10 +170,10 @@ class RootWriter:
         base, number = base_of(self._ledger.chain(wanted), wanted)
         if draft.base not in {"", base.id}:
             raise Conflict(f"it was based on {draft.base[:80]!r}, and {base.id} has replaced that")
-        return succeeding(memory, base, number, is_whole=bool(draft.base))
+        return next_version(memory, base, number, is_whole=bool(draft.base))
 
-    def _there(self, draft: WriteRequest, memory: Memory) -> Memory | None:
-        """Return an existing memory that makes this write unnecessary, or None."""
+    def _existing(self, draft: WriteRequest, memory: Memory) -> Memory | None:
+        """Return an existing memory that makes a write unnecessary, or None. Raises MemoryExists."""
         there = self._ledger.find(memory.id)
         if there is not None:
             if not self._trust.is_own(self._ledger.stamp, memory.id):
@@ -182,31 +182,33 @@ class RootWriter:
         if draft.again or draft.verbatim:
             return None
         if not memory.supersedes:
-            return self._ledger.same(memory.content)
+            return self._ledger.find_same_text(memory.content)
         base = self._ledger.find(memory.supersedes) if draft.patch == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
-    def _carried_out(self, plans: Sequence[WritePlan]) -> list[Outcome]:
-        """Carry out plans; return their outcomes."""
+    def _carry_out(self, plans: Sequence[WritePlan]) -> list[PlanOutcome]:
+        """Write, record and link the files of plans; return the outcome of each."""
         contents = {plan.path: plan.data for plan in plans if plan.data}
         if contents:
             self._trust.excluding.keep_out(self._root)
         with NewFiles(self._store, contents, self._threads) as files:
-            known = self._recorded(plans, files)
+            known = self._record_plans(plans, files)
             if isinstance(known, StoreError):
-                return self._undone(plans, known)
+                return self._withdraw_plans(plans, known)
             linking = _Linking(self._ledger, files)
             for plan, row in zip(plans, known, strict=True):
                 # From here on the key is recorded for this plan.
                 again = msgspec.structs.replace(plan.draft, is_settled=plan.draft.is_settled or row is None)
-                linking.end(plan, plan.answer if row is None else self._known(plan, row), again)
-            return linking.settled()
+                linking.finish_plan(
+                    plan, plan.answer if row is None else self._repeated_outcome(plan, row), again
+                )
+            return linking.settle_all()
 
-    def _recorded(
+    def _record_plans(
         self, plans: Sequence[WritePlan], files: NewFiles
     ) -> Sequence[RequestOutcome | None] | StoreError:
         """Record the plans while files are synced; return the row that each key had already."""
-        writes = [self._begun(plan) for plan in plans]
+        writes = [self._pending_write(plan) for plan in plans]
         if not any(write.file or write.key for write in writes):
             return [None] * len(plans)
         recording = self._requests.begin(writes)
@@ -221,7 +223,8 @@ class RootWriter:
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
 
-    def _begun(self, plan: WritePlan) -> PendingWrite:
+    def _pending_write(self, plan: WritePlan) -> PendingWrite:
+        """Return the record of a plan: of its file, and of its request's key."""
         draft, memory, top = plan.draft, plan.memory, self._root.top
         file = known = None
         if plan.data:
@@ -237,8 +240,8 @@ class RootWriter:
         patch = f"{self._root.top}\0{named}\0{draft.memory.content}"
         return hashlib.blake2b(patch.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
-        """Return the outcome of a repeated request: as before, or completed now."""
+    def _repeated_outcome(self, plan: WritePlan, known: RequestOutcome) -> PlanOutcome:
+        """Return the outcome of a repeated request: as before, or its draft to be completed now."""
         if not known.memory_id:
             return NoLongerWanted("the memory of this request was forgotten since")
         if known.digest != self._digest(plan.draft):
@@ -249,8 +252,8 @@ class RootWriter:
         memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
         return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
 
-    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[Outcome]:
-        """Withdraw plans after an error; return their outcomes."""
+    def _withdraw_plans(self, plans: Sequence[WritePlan], error: StoreError) -> list[PlanOutcome]:
+        """Withdraw planned memories after an error; return the outcomes of the plans."""
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -259,7 +262,7 @@ class RootWriter:
 
 
 def _changes_nothing(memory: Memory, base: Memory) -> bool:
-    """Return True if a version would equal its base."""
+    """Return True if a new version would equal its base."""
     same = memory.category == base.category and set(memory.related) <= set(base.related)
     same = same and memory.cues == base.cues and memory.evidence in {(), base.evidence}
     same = same and (memory.entities, memory.relations) == (base.entities, base.relations)
@@ -267,53 +270,55 @@ def _changes_nothing(memory: Memory, base: Memory) -> bool:
 
 
 class _Linking:
-    """Last step of a round: files get their names, older versions first."""
+    """Last step of a round: names its files, older versions first, and collects outcomes."""
 
     def __init__(self, ledger: RootContents, files: NewFiles) -> None:
         self._ledger = ledger
         self._files = files
-        self._ends: list[tuple[WritePlan, Outcome, WriteRequest]] = []
+        self._ends: list[tuple[WritePlan, PlanOutcome, WriteRequest]] = []
         self._lost: set[str] = set()  # ids that were planned and will not exist
 
-    def end(self, plan: WritePlan, end: Outcome | None, again: WriteRequest) -> None:
+    def finish_plan(self, plan: WritePlan, end: PlanOutcome | None, again: WriteRequest) -> None:
         """Finish a plan, unless it is finished; or return `again` if its dependency failed."""
         depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
         if depends_on in self._lost and not isinstance(end, WriteRequest):
             end = again
         if end is None:
-            end = self._linked(plan)
+            end = self._link_file(plan)
         if plan.data and not plan.is_met(end):
-            self._lose(plan)
+            self._withdraw(plan)
         self._ends.append((plan, end, again))
 
-    def settled(self) -> list[Outcome]:
-        """Return all outcomes, once the names are durable."""
+    def settle_all(self) -> list[PlanOutcome]:
+        """Make all names durable; return the outcomes of all plans."""
         try:
             self._files.settle()
         except StoreError as error:
             failed = {plan.memory.id for plan, end, _ in self._ends if plan.data and plan.is_met(end)}
             for plan, _, _ in self._ends:
                 if plan.memory.id in failed and plan.data:
-                    self._lose(plan)
-            return [self._unsettled(plan, end, again, error) for plan, end, again in self._ends]
+                    self._withdraw(plan)
+            return [self._outcome_after_failure(plan, end, again, error) for plan, end, again in self._ends]
         return [end for _, end, _ in self._ends]
 
-    def _linked(self, plan: WritePlan) -> Answer:
+    def _link_file(self, plan: WritePlan) -> WriteResult:
         """Give the file of a plan its name; return the answer."""
         try:
             self._files.link(plan.path)
         except StoreError as error:
             return error
-        self._ledger.wrote(plan.path)
+        self._ledger.note_written(plan.path)
         return plan.written(plan.memory, plan.path, existed=False)
 
-    def _unsettled(self, plan: WritePlan, end: Outcome, again: WriteRequest, error: StoreError) -> Outcome:
-        """Return the outcome of a plan after a failure of another one."""
+    def _outcome_after_failure(
+        self, plan: WritePlan, end: PlanOutcome, again: WriteRequest, error: StoreError
+    ) -> PlanOutcome:
+        """Return the outcome of a plan after names could not be made durable."""
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
 
-    def _lose(self, plan: WritePlan) -> None:
+    def _withdraw(self, plan: WritePlan) -> None:
         """Withdraw the memory of a failed plan."""
         self._lost.add(plan.memory.id)
         self._ledger.remove(plan.memory)
@@ -324,7 +329,7 @@ _LEAST_IN_A_PART = 4
 
 
 class NewFiles:
-    """Context manager for new files; nameless files are removed at its end. `failed`: reasons by path."""
+    """Context manager that writes, syncs and names new files; nameless ones vanish at its end."""
 
     def __init__(self, store: MemoryStore, contents: Mapping[str, bytes], threads: Executor) -> None:
         """Take the bytes by path; without any, nothing is opened."""
@@ -357,8 +362,8 @@ class NewFiles:
         """Write every file; on return the bytes of all but the failed ones survive a power cut."""
         paths = [path for path in self._contents if path not in self.failed]
         parts = min(PARTS, len(paths) // _LEAST_IN_A_PART) or 1
-        others = [self._threads.submit(self._write, paths[part::parts]) for part in range(1, parts)]
-        self._write(paths[::parts])
+        others = [self._threads.submit(self._write_and_sync, paths[part::parts]) for part in range(1, parts)]
+        self._write_and_sync(paths[::parts])
         for other in others:
             other.result()
 
@@ -380,7 +385,8 @@ class NewFiles:
             with atomic.explained(f"cannot write to {self._store.root.top}"):
                 atomic.sync_names(self._directory, self._named)
 
-    def _write(self, paths: Sequence[str]) -> None:
+    def _write_and_sync(self, paths: Sequence[str]) -> None:
+        """Write files without names and sync them; keep the reason of each failure."""
         for path in paths:
             try:
                 with atomic.explained(f"cannot write {path}"):
@@ -423,8 +429,8 @@ class RootContents:
         self._newer: defaultdict[str, list[str]] = defaultdict(list)
         self._by_letters: defaultdict[int, list[str]] = defaultdict(list)
 
-    def look(self) -> bool:
-        """Update to the files on disk; return True if the kernel's events did not suffice."""
+    def update(self) -> bool:
+        """Bring the look-ups up to date with the disk; return False if only own files had changed."""
         names = self._arrivals.taken(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp
@@ -462,7 +468,7 @@ class RootContents:
             reached.extend(fresh)
         return tuple(self._memories[each] for each in reached if each in self._memories)
 
-    def same(self, content: str) -> Memory | None:
+    def find_same_text(self, content: str) -> Memory | None:
         """Return the head with the same text, apart from typography, or None."""
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
@@ -489,16 +495,16 @@ class RootContents:
         """Remove a memory that was not written, or is gone."""
         del self._memories[memory.id]
         if memory.supersedes:
-            _drop(self._newer, memory.supersedes, memory.id)
-        _drop(self._by_letters, _letters(memory.content), memory.id)
+            _drop_item(self._newer, memory.supersedes, memory.id)
+        _drop_item(self._by_letters, _letters(memory.content), memory.id)
 
-    def wrote(self, path: str) -> None:
+    def note_written(self, path: str) -> None:
         """Note that the file of an added memory has its name now."""
         self._wrote.add(path)
         self._unread.add(path)
 
     def _take_over(self, memories: Iterable[Memory]) -> None:
-        """Add memories to the look-ups."""
+        """Replace the memories in the look-ups by these."""
         fresh = {memory.id: memory for memory in memories}
         for memory in [each for each in self._memories.values() if fresh.get(each.id) is not each]:
             self.remove(memory)
@@ -523,7 +529,8 @@ def _letters(text: str) -> int:
 Key = TypeVar("Key", str, int)
 
 
-def _drop(lists: defaultdict[Key, list[str]], key: Key, item: str) -> None:
+def _drop_item(lists: defaultdict[Key, list[str]], key: Key, item: str) -> None:
+    """Remove an item from a list in a dict, and the list once it is empty."""
     lists[key].remove(item)
     if not lists[key]:
         del lists[key]

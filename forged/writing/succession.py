@@ -16,7 +16,7 @@ from forged.text.same_text import normalised
 
 
 def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
-    """Return the version that a new version of this memory replaces, and the new number.
+    """Return the head that a new version of this memory replaces, and the new version's number.
 
     `memories` are those that count in the root.
     """
@@ -30,11 +30,11 @@ def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
     number = max(memory.version for memory in chain) + 1
     if not chains.concurrent_heads.get(chains.head(memory_id)):
         return there[chains.head(memory_id)], number
-    newer = [memory for memory in _following(chain, memory_id) if chains.is_head(memory.id)]
+    newer = [memory for memory in _successors(chain, memory_id) if chains.is_head(memory.id)]
     return max(newer, key=lambda memory: memory.age_key, default=there[chains.head(memory_id)]), number
 
 
-def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
+def next_version(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
     """Return `draft` as the version after `base`; unless `is_whole`, missing fields are inherited.
 
     Links are added to those of `base` and unknown keys stay; evidence is not inherited. Entities belong to
@@ -56,7 +56,7 @@ def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = Fal
     )
 
 
-def _following(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
+def _successors(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
     """Return the version of this id and all that replaced it; `chain` is sorted by age."""
     reached = {memory_id}
     while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_ids(m))}:

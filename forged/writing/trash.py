@@ -23,7 +23,7 @@ TRASH_S = 7 * 24 * 3600.0
 
 
 class TrashNote(msgspec.Struct, frozen=True):
-    """Former place of a file in the trash, with related data. Times are Unix seconds.
+    """Note about a file in the trash: its former place, and data to restore it with.
 
     `batch` is shared by all removals of one request. `why` is forget, undo or move. `followers` are ids whose
     predecessor was this one and is `older` now. `counted`: it was in use, not withheld. `became` is the id
@@ -49,7 +49,7 @@ class TrashNote(msgspec.Struct, frozen=True):
 
     @property
     def until(self) -> float:
-        """Return the time after which it cannot be restored."""
+        """Time after which it cannot be restored."""
         return self.taken_at + TRASH_S
 
 
@@ -63,72 +63,73 @@ class TrashEntry(NamedTuple):
 
 
 class Trash:
-    """Directory of removed files."""
+    """Trash directory of one daemon: lists, restores and erases removed files."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def of(self, batch: str) -> list[TrashEntry]:
-        """Return the entries of one request."""
-        return [each for each in self._all() if each.note.batch == batch]
+    def of_batch(self, batch: str) -> list[TrashEntry]:
+        """Return the entries that one request removed."""
+        return [each for each in self._entries() if each.note.batch == batch]
 
     def held(self, now: float) -> tuple[TrashEntry, ...]:
         """Return all entries that can be restored at a time (Unix seconds), newest first."""
-        found = [each for each in self._all() if now - each.note.taken_at <= TRASH_S]
+        found = [each for each in self._entries() if now - each.note.taken_at <= TRASH_S]
         return tuple(sorted(found, key=lambda each: -each.note.taken_at))
 
-    def left(self, some: Iterable[TrashEntry]) -> list[TrashEntry]:
-        """Return those entries that still exist."""
+    def still_there(self, some: Iterable[TrashEntry]) -> list[TrashEntry]:
+        """Return those of the entries that still exist."""
         return [each for each in some if os.path.isdir(each.place)]
 
     def drop(self, some: Iterable[TrashEntry]) -> None:
-        """Delete entries whose files are restored."""
+        """Delete the directories of entries whose files are restored."""
         with atomic.explained(f"cannot tidy {self.path}"):
             for each in some:
-                _remove(each.place)
+                _remove_entry(each.place)
 
     def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[TrashEntry, ...]:
         """Erase files of these memories of a root, and files that contain one of these texts or of theirs.
 
         Returns the entries of the memories. Entries that disappear meanwhile are skipped.
         """
-        named = tuple(each for each in self._all() if each.note.top == top and each.note.id in ids)
+        named = tuple(each for each in self._entries() if each.note.top == top and each.note.id in ids)
         texts = (*contents, *(each.memory.content for each in named))
         wanted = [text for content in texts if (text := content.strip().encode(errors="replace"))]
         with atomic.explained(f"cannot erase from {self.path}"):
             for each in named:
-                _remove(each.place)
-            for place in self._places():
-                if any(_holds(path, wanted) for path in _files_in(place)):
-                    _remove(place)
+                _remove_entry(each.place)
+            for place in self._entry_folders():
+                if any(_contains_any(path, wanted) for path in _files_in(place)):
+                    _remove_entry(place)
         return named
 
-    def empty(self, now: float) -> None:
+    def erase_expired(self, now: float) -> None:
         """Erase entries older than 7 days at `now`."""
-        for place in self._places():
+        for place in self._entry_folders():
             with contextlib.suppress(FileNotFoundError):
                 if now - os.stat(place).st_ctime > TRASH_S:
                     shutil.rmtree(place, ignore_errors=True)
 
-    def _places(self) -> list[str]:
+    def _entry_folders(self) -> list[str]:
         try:
             with os.scandir(self.path) as entries:
                 return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return []
 
-    def _all(self) -> Iterator[TrashEntry]:
-        for place in self._places():
+    def _entries(self) -> Iterator[TrashEntry]:
+        """Yield all readable entries."""
+        for place in self._entry_folders():
             try:
-                note = msgspec.json.decode(_bytes(os.path.join(place, NOTE)), type=TrashNote)
-                data = _bytes(os.path.join(place, note.name))
+                note = msgspec.json.decode(_read_bytes(os.path.join(place, NOTE)), type=TrashNote)
+                data = _read_bytes(os.path.join(place, note.name))
                 memory = parse(data, note.scope, note.name.removesuffix(".md"))
             except (OSError, msgspec.MsgspecError, MemoryFormatError):
                 continue
             yield TrashEntry(place, note, data, memory)
 
 
-def _bytes(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -140,15 +141,16 @@ def _files_in(place: str) -> list[str]:
         return []
 
 
-def _holds(path: str, wanted: Collection[bytes]) -> bool:
+def _contains_any(path: str, wanted: Collection[bytes]) -> bool:
+    """Return True if a file contains one of the wanted texts."""
     try:
-        data = _bytes(path)
+        data = _read_bytes(path)
     except FileNotFoundError:
         return False
     return any(text in data for text in wanted)
 
 
-def _remove(place: str) -> None:
+def _remove_entry(place: str) -> None:
     """Remove a directory with its files; the note goes last, so that a kill leaves a known entry."""
     for path in sorted(_files_in(place), key=lambda each: os.path.basename(each) == NOTE):
         with contextlib.suppress(FileNotFoundError):

@@ -68,7 +68,7 @@ _SHARE_OF_CALL, _LONGEST_S = 0.25, 0.01
 
 
 class GroupCommit(Generic[Item, Result]):
-    """Serves callers that wait at the same time with one call of `work`.
+    """Batches the items of callers that wait at the same time into one call of `work`.
 
     During a call, others wait; the next call takes all of them. After a call for several, the next begins
     when as many wait, or after a quarter of that call's time; a single caller never waits. (With 32 writers
@@ -85,7 +85,7 @@ class GroupCommit(Generic[Item, Result]):
         self._wanted = 0
         self._are_enough = asyncio.Event()
 
-    def ask(self, item: Item) -> asyncio.Future[Result]:
+    def submit(self, item: Item) -> asyncio.Future[Result]:
         """Queue an item at once; the future gets its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(ignore_failure)  # its caller may be cancelled when the call fails
@@ -98,22 +98,23 @@ class GroupCommit(Generic[Item, Result]):
         return future
 
     async def _serve(self) -> None:
+        """Run batches until no caller waits."""
         try:
-            while batch := self._next():
+            while batch := self._next_batch():
                 began = time.monotonic()
-                await self._served(batch)
+                await self._run_batch(batch)
                 if len(batch) > 1:
-                    await self._company(len(batch), time.monotonic() - began)
+                    await self._await_company(len(batch), time.monotonic() - began)
         finally:
             self._serving = None
 
-    def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """Return the next batch of waiting callers."""
+    def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """Take the next batch of waiting callers off the queue."""
         there = [each for each in self._waiting if not each[1].done()]
         self._waiting = there[self._most :]
         return there[: self._most]
 
-    async def _company(self, wanted: int, took_s: float) -> None:
+    async def _await_company(self, wanted: int, took_s: float) -> None:
         """Wait briefly until as many items wait as in the last call."""
         self._wanted = wanted
         self._are_enough.clear()
@@ -122,7 +123,7 @@ class GroupCommit(Generic[Item, Result]):
                 async with asyncio.timeout(min(took_s * _SHARE_OF_CALL, _LONGEST_S)):
                     await self._are_enough.wait()
 
-    async def _served(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+    async def _run_batch(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         """Run `work` for a batch and set the results."""
         try:
             results = await self._work([item for item, _ in batch])
@@ -139,7 +140,7 @@ class GroupCommit(Generic[Item, Result]):
 
 
 class Writer:
-    """All writes to memory files, of all callers."""
+    """Writes and removes memory files, for all callers; in each root one operation at a time."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class Writer:
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: WeakValueDictionary[Root, asyncio.Lock] = WeakValueDictionary()
         self._restoring = asyncio.Lock()  # always locked after the lock of a root;
-        self._lines: WeakKeyDictionary[RootIndex, _RootQueue] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[RootIndex, _RootQueue] = WeakKeyDictionary()
 
     async def add(
         self,
@@ -189,12 +190,12 @@ class Writer:
         answered with that memory. A failed request has its reason in its place and stops no other. A
         cancelled caller stops nothing that has begun.
         """
-        line = self._lines.get(index)
+        line = self._queues.get(index)
         if line is None:
             snapshot = index.builder.snapshot
             writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
-            line = self._lines[index] = _RootQueue(writer, GroupCommit(self._write, _MOST_AT_ONCE))
-        return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
+            line = self._queues[index] = _RootQueue(writer, GroupCommit(self._write, _MOST_AT_ONCE))
+        return tuple(await asyncio.gather(*[line.together.submit((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Return ids of the counting versions of a memory, oldest first; none if it is not in this root.
@@ -210,7 +211,7 @@ class Writer:
     async def remove(
         self, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Remove every file of `ids`, as `Remover` does. Raises StoreError."""
+        """Remove every file of `ids` to the trash, or erase it with its copies there. Raises StoreError."""
         async with self._lock(index.root):
             await self._trust.exclude_captures(index.root)  # remaining versions may be changed
             await self._marks.gone(index.root, ids, whole=taking.whole)
@@ -223,7 +224,7 @@ class Writer:
     async def restore(self, index: RootIndex, some: Sequence[TrashEntry]) -> Intent:
         """Restore files from the trash to their root, as `Remover` does. Raises StoreError."""
         async with self._lock(index.root), self._restoring:
-            left = await asyncio.to_thread(self.trash.left, some)
+            left = await asyncio.to_thread(self.trash.still_there, some)
             if not left:
                 raise MemoryNotFound("it was erased or restored meanwhile")
             await self._trust.exclude_captures(index.root)
@@ -231,7 +232,7 @@ class Writer:
             return await self._removing.restore(index.root, left)
 
     async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
-        """Write the bytes that a file has on another machine, unless it changed. Raises StoreError."""
+        """Replace a file by its bytes from another machine, unless it changed. Raises StoreError."""
         async with self._lock(index.root):
             await self._trust.exclude_captures(index.root)
             await self._trust.record_rewrites(index.root, [change])
@@ -240,8 +241,8 @@ class Writer:
         index.mark(frozenset({path}))
 
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
-        """Write all pending requests of one root, and mark it: they become visible together."""
-        index, writer = waiting[0][0], self._lines[waiting[0][0]].writer
+        """Write all waiting requests of one root, and mark it: they become visible together."""
+        index, writer = waiting[0][0], self._queues[waiting[0][0]].writer
         await self._trust.opened()
         async with self._lock(index.root):
             answers = await asyncio.to_thread(writer.write, [draft for _, draft in waiting])
@@ -265,7 +266,7 @@ class Writer:
 
 
 class _RootQueue(msgspec.Struct, frozen=True):
-    """Writer of one root, and its queue of requests."""
+    """Writer of one root, and the queue of its requests."""
 
     writer: RootWriter
     together: GroupCommit[_Item, Written | StoreError]

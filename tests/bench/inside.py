@@ -37,10 +37,10 @@ try:
         VectorMap,
         build_dense,
         build_lexical,
+        evidence_threshold,
         gate_decisions,
         score_search,
         search_maps,
-        threshold,
     )
     from forged.map.chains import NO_CHAINS
     from forged.memory import Memory, Scope
@@ -109,7 +109,7 @@ def dense_part(count: str, judged: str) -> Probe:
         found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
         best = found.best(_TOP)
         if judged == "1":
-            gate_decisions(score_search(found, baseline), best, threshold(0.95), most=_TOP)
+            gate_decisions(score_search(found, baseline), best, evidence_threshold(0.95), most=_TOP)
 
     return lambda: median_of(ask, 30)
 

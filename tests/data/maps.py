@@ -42,7 +42,7 @@ def cone(seed: int, count: int = 32, dimension: int = 64, *, towards: int = 0) -
 
 def rows_of(dense: DenseIndex) -> Vectors:
     """All rows of a dense dense, (n, d), in the usual order."""
-    return dense.some(np.arange(len(dense)))
+    return dense.rows_at(np.arange(len(dense)))
 
 
 def vector_map(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map import packing
-from forged.map.dense import cosines_into, joint_centre
+from forged.map.dense import joint_centre, write_cosines
 from forged.map.packing import build_dense, edit_dense
 from tests.data.maps import rows_of
 
@@ -30,7 +30,7 @@ def test_blocks_equal_the_plain_product(queries, n, d):
     rows, asked = unit_rows(n, d), unit_rows(queries, d, seed=1)
     out = np.full((queries, n + 2), 7, np.float32)
 
-    cosines_into(out[:, 1:-1], build_dense("key", rows), asked)
+    write_cosines(out[:, 1:-1], build_dense("key", rows), asked)
 
     np.testing.assert_allclose(out[:, 1:-1], asked.astype(float) @ rows.T.astype(float), atol=1e-6)
     assert (out[:, [0, -1]] == 7).all()
@@ -80,7 +80,7 @@ def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
 
     np.testing.assert_allclose(rows_of(index), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
     assert index.missing.tolist() == [False, True, False]
-    assert index.present == 2
+    assert index.vector_count == 2
 
 
 def narrow(indexes):
@@ -92,7 +92,7 @@ def applied(indexes, cjk, queries, cjk_queries):
     centre, result = joint_centre(indexes, cjk), []
     for i, index in enumerate(indexes):
         raw, out = np.empty((2, len(queries), len(index)), np.float32)
-        cosines_into(raw, index, queries)
+        write_cosines(raw, index, queries)
         centre.apply(i, raw, queries, np.array(cjk_queries), out=out)
         result.append(out)
     return np.hstack(result)
@@ -108,7 +108,7 @@ def test_centring_equals_subtracting_the_joint_mean_from_every_row():
     centre = joint_centre(indexes, narrow(indexes))
     for i, index in enumerate(indexes):
         raw, out = np.empty((3, len(index)), np.float32), np.empty((3, len(index)), np.float32)
-        cosines_into(raw, index, queries)
+        write_cosines(raw, index, queries)
         centre.apply(i, raw, queries, np.zeros(3, np.bool_), out=out)
         wanted = centred_cosines(rows_of(index).astype(float), queries.astype(float), present.mean(axis=0))
         wanted[:, index.missing] = 0

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from forged.map.baseline import Baseline
-from forged.map.gate import UNGATED, gate_decisions, is_hopeless, may_follow, score_search, threshold
+from forged.map.gate import UNGATED, evidence_threshold, gate_decisions, is_hopeless, may_follow, score_search
 from forged.map.search import search_maps
 from tests.data.maps import unit, vector_map
 from tests.data.memories import memory
 
 DIMENSION = 64
-NEEDED = threshold(0.95)
+NEEDED = evidence_threshold(0.95)
 
 
 @pytest.fixture(scope="module")

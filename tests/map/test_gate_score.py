@@ -20,7 +20,7 @@ from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.map import gate
 from forged.map.baseline import Baseline, calibration_of, carry_calibration
 from forged.map.gate import LexicalOdds
-from forged.map.lexical import match
+from forged.map.lexical import match_terms
 from forged.map.packing import build_dense, edit_dense
 from forged.map.postings import build_lexical
 from forged.map.search import search_maps
@@ -57,7 +57,7 @@ NOISE = (
     "?!",
 )
 WORDLESS = ("", "   ", "!!!", "the", "🙂", "\0")
-NEEDED = gate.threshold(DEFAULT_MIN_SCORE)
+NEEDED = gate.evidence_threshold(DEFAULT_MIN_SCORE)
 
 
 @pytest.fixture(scope="module")
@@ -103,18 +103,18 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
 
 
 def log_odds(indexes, text):
-    return LexicalOdds.of(match(indexes, [text])).best().item()
+    return LexicalOdds.of(match_terms(indexes, [text])).best().item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------
 
 
 def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution_stays_below():
-    assert gate.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
-    assert gate.threshold(0.5) == pytest.approx(0)
-    assert math.isfinite(gate.threshold(1e-300))
-    assert 5 < gate.threshold(1.0) < math.inf, "even if all messages are to be held back"
-    assert {gate.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
+    assert gate.evidence_threshold(0.95) == pytest.approx(1.645, abs=1e-3)
+    assert gate.evidence_threshold(0.5) == pytest.approx(0)
+    assert math.isfinite(gate.evidence_threshold(1e-300))
+    assert 5 < gate.evidence_threshold(1.0) < math.inf, "even if all messages are to be held back"
+    assert {gate.evidence_threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
 
 
 # --- words: what passes -------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def test_a_map_without_its_vectors_yet_counts_by_its_words(baseline):
 
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
 
-    assert found >= by_words(FACTS[0], bare) > gate.threshold(0.95)
+    assert found >= by_words(FACTS[0], bare) > gate.evidence_threshold(0.95)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -361,7 +361,7 @@ def test_a_index_of_another_model_is_as_good_as_none(baseline, first):
 
     mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
 
-    for query in (cone(18, 1), own(other.parts[0].dense.some(np.array([2]))[0], baseline)[np.newaxis]):
+    for query in (cone(18, 1), own(other.parts[0].dense.rows_at(np.array([2]))[0], baseline)[np.newaxis]):
         assert by_vectors(mixed, query, baseline, **asked) == pytest.approx(
             by_vectors(alone, query, baseline, **asked)
         )
@@ -423,7 +423,7 @@ def test_a_request_is_compared_with_each_index_once_however_far_it_looks(baselin
     request()  # what is known of the maps from now on
     counted = entered(request)
 
-    assert counted["cosines_into"] == len(maps)
+    assert counted["write_cosines"] == len(maps)
     assert counted["LexicalIndex.spans"] == len(maps)
     assert counted["terms"] == len(texts)
 
@@ -436,8 +436,8 @@ def assert_alike(found, index, baseline):
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
-    reached = baseline.of_messages(
-        baseline.messages @ index.some(found.holders).T, found.scales[found.holders]
+    reached = baseline.message_cosines(
+        baseline.messages @ index.rows_at(found.holders).T, found.scales[found.holders]
     )
     np.testing.assert_allclose(np.diag(reached), found.best, atol=1e-5)  # the holders do reach it
 
@@ -481,9 +481,9 @@ def test_what_an_edit_carries_over_is_what_a_index_made_from_scratch_has(baselin
     used = [place for place in after if isinstance(place, int) and present[place]]
     places = np.array([p if p in used and after.index(p) == at else -1 for at, p in enumerate(after)])
     index = edit_dense(before, places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
-    if not index.present:
+    if not index.vector_count:
         return
-    if before.present:
+    if before.vector_count:
         calibration_of(before, baseline)
 
     carry_calibration(before, places, index, baseline)

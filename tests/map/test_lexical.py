@@ -19,7 +19,7 @@ ARRAYS = ("terms", "offsets", "rows", "counts", "lengths")
 
 def scores(indexes, queries):
     """BM25 of all rows of all indexes in turn."""
-    return np.hstack(lexical.scores(lexical.match(indexes, queries)))
+    return np.hstack(lexical.bm25_scores(lexical.match_terms(indexes, queries)))
 
 
 def index_of(*texts):

@@ -58,13 +58,13 @@ def test_terms_are_asked_for_no_sooner_than_they_can_be_sorted():
             yield np.arange(200, dtype=np.uint32) * 2
 
     given_at = []
-    real = postings._of_few
+    real = postings._build_few
 
     def noting(first_row, some):
         given_at.append((first_row, len(some), ahead))
         return real(first_row, some)
 
-    with mock.patch.object(postings, "_of_few", noting):
+    with mock.patch.object(postings, "_build_few", noting):
         assert len(Postings.of(docs()).lengths) == 2_000
 
     assert len(given_at) == 2

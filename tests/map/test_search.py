@@ -11,7 +11,7 @@ from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS
-from forged.map.lexical import match, scores
+from forged.map.lexical import bm25_scores, match_terms
 from forged.map.packing import build_dense
 from forged.map.parts import MapPart, Traits
 from forged.map.search import search_maps
@@ -225,7 +225,7 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     places = [(i, row) for i, each in enumerate(maps) for row in range(len(each))]
     memories = [maps[i].memories[row] for i, row in places]
     raw = np.vstack([rows_of(each.parts[0].dense) for each in maps]).astype(float)
-    words = np.hstack(scores(match([each.parts[0].lexical for each in maps], texts))).astype(float)
+    words = np.hstack(bm25_scores(match_terms([each.parts[0].lexical for each in maps], texts))).astype(float)
     scripts, asked_scripts = [is_wide(m.content) for m in memories], [is_wide(text) for text in texts]
     rows, moved = centred(raw, scripts, vectors.astype(float), asked_scripts)
     there = [row.any() for row in raw]
@@ -282,7 +282,7 @@ def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
     asked = [data.draw(texts) + data.draw(st.sampled_from(["", NAMED])) for _ in range(queries)]
     vectors = unit_rows(queries, 12, seed + 1)
     message = data.draw(st.none() | st.integers(0, queries - 1))
-    if not any(each.parts[0].dense.present for each in maps):
+    if not any(each.parts[0].dense.vector_count for each in maps):
         return
 
     hits = search(maps, asked, vectors, k=500, message=message)

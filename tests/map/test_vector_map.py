@@ -55,7 +55,7 @@ def test_traits_after_an_edit_equal_those_of_all_memories(data):
         new[0] = written(new[0].content, "2020-01-01")
         fresh.append(0)
 
-    edited = Traits.of(old).edited(
+    edited = Traits.of(old).after_edit(
         new,
         np.array([place for place in places if place >= 0], np.int32),
         np.array([row for row, place in enumerate(places) if place >= 0], np.int32),

@@ -169,7 +169,7 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert all(new.find(each.id) is each for each in new.memories)
     assert either.embedded == embedded
     assert traits_of(new.parts[0].traits) == traits_of(Traits.of(new.memories))
-    assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
+    assert new.parts[0].dense is None or new.parts[0].dense.vector_count == len(embedded)
 
 
 # --- what leaves and what is empty --------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, b
     put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert yielded == {"compare_rows", "_hashes", "_tokenised"}
+    assert yielded == {"compare_rows", "_hash_texts", "_tokenise"}
 
 
 # --- failures -----------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
     bench.show(full)
     home = bench.show([each for each in full if each.id != "m07"])
     pack_parts = bench.builder.pack_source().pack_parts
-    packed = sum(pack_part.dense.present for pack_part in pack_parts if pack_part.dense is not None)
+    packed = sum(pack_part.dense.vector_count for pack_part in pack_parts if pack_part.dense is not None)
 
     assert places(home) is None
     assert packed == len(home.memories) + 1

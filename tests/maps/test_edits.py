@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, gate_decisions, newest_page, score_search, search_maps, threshold
+from forged.map import Baseline, evidence_threshold, gate_decisions, newest_page, score_search, search_maps
 from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
@@ -39,7 +39,7 @@ class Bench:
         )
         rows = np.stack([vector(f"everyday {n}", DIMENSION) for n in range(32)])
         self.baseline = Baseline.of(queue.identity.kept, rows, rows[::-1].copy())
-        queue.learner.know(self.baseline)
+        queue.learner.set_baseline(self.baseline)
 
     def admit(self, _root, _snapshot):
         return Admitted(self.memories)
@@ -83,7 +83,9 @@ def reported(home, baseline, text, *, words, vectors):
 
 
 def _let_in(reading, best):
-    return [each for each in gate_decisions(reading, best, threshold(0.95), most=8) if not each.rejected]
+    return [
+        each for each in gate_decisions(reading, best, evidence_threshold(0.95), most=8) if not each.rejected
+    ]
 
 
 def assert_alike(edited, whole, baseline):
@@ -208,7 +210,7 @@ def test_vectors_of_an_edit_are_known_when_all_is_laid_out(next_to):
 
     assert len(shown.parts) == 1
     assert len(next_to.embedder.texts) == asked
-    assert shown.parts[0].dense.present == 29
+    assert shown.parts[0].dense.vector_count == 29
 
 
 def test_a_chain_ends_when_an_older_version_goes(small, repo):

@@ -33,7 +33,7 @@ def poisoned(numbers, reason="bad_input"):
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
-    work = EmbeddingQueue(embedder).enter(BUILD, progress=counted.append)
+    work = EmbeddingQueue(embedder).begin_run(BUILD, progress=counted.append)
 
     async def body():
         try:
@@ -50,7 +50,7 @@ def embedded(embedder, texts):
 async def test_at_most_four_chunks_are_out_at_once_after_the_first():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
-    task = asyncio.create_task(EmbeddingQueue(embedder).enter(BUILD).run(texts_of(CHUNK * 9)))
+    task = asyncio.create_task(EmbeddingQueue(embedder).begin_run(BUILD).run(texts_of(CHUNK * 9)))
     await embedder.called.wait()
     first = len(embedder.calls)
     embedder.hold.set()
@@ -106,7 +106,7 @@ async def test_cancelling_a_run_leaves_no_task_behind():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
     embedder.hold.set()
-    task = asyncio.create_task(EmbeddingQueue(embedder).enter(BUILD).run(texts_of()))
+    task = asyncio.create_task(EmbeddingQueue(embedder).begin_run(BUILD).run(texts_of()))
     await embedder.called.wait()
     embedder.hold = asyncio.Event()
     await until(lambda: len(embedder.calls) >= 5)
@@ -129,7 +129,7 @@ async def test_an_embedder_that_never_waits_leaves_others_a_turn_after_each_chun
 
     ticks, done = 0, []
     ticking = asyncio.create_task(tick())
-    await EmbeddingQueue(AtOnce()).enter(BUILD).run(texts_of(8 * CHUNK))
+    await EmbeddingQueue(AtOnce()).begin_run(BUILD).run(texts_of(8 * CHUNK))
     ticking.cancel()
     assert len(done) == 8
     assert len(set(done)) >= 3
@@ -144,7 +144,7 @@ async def test_the_texts_of_a_root_that_is_asked_for_go_ahead_of_those_that_bega
 
     def embedding(name, chunks):
         texts = {f"{name} {n}".encode(): f"{name} {n}" for n in range(chunks * CHUNK)}
-        work = queue.enter(BUILD, texts=len(texts), used_at=lambda: asked[name])
+        work = queue.begin_run(BUILD, texts=len(texts), used_at=lambda: asked[name])
         return asyncio.create_task(work.run(texts))
 
     old = embedding("old", 12)
@@ -187,7 +187,7 @@ async def test_chunks_of_the_root_that_was_asked_for_last_go_next(queue):
             begun.append(name)
             await hold.wait()
 
-    old, new = (queue.enter(texts=100, used_at=lambda name=name: asked[name]) for name in ("old", "new"))
+    old, new = (queue.begin_run(texts=100, used_at=lambda name=name: asked[name]) for name in ("old", "new"))
     tasks = [asyncio.create_task(chunk(old, "old")) for _ in range(AT_ONCE + 2)]
     await turns()
     tasks += [asyncio.create_task(chunk(new, "new")) for _ in range(2)]
@@ -200,7 +200,7 @@ async def test_chunks_of_the_root_that_was_asked_for_last_go_next(queue):
 
 def test_who_was_asked_for_again_while_it_waits_goes_ahead(queue):
     asked = {"a": 5.0, "b": 6.0}
-    a, b = (queue.enter(texts=10, used_at=lambda name=name: asked[name]) for name in "ab")
+    a, b = (queue.begin_run(texts=10, used_at=lambda name=name: asked[name]) for name in "ab")
     assert b.rank() > a.rank()
 
     asked["a"] = 9.0
@@ -209,7 +209,10 @@ def test_who_was_asked_for_again_while_it_waits_goes_ahead(queue):
 
 
 def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(queue):
-    large, small = queue.enter(texts=900, used_at=lambda: 7.30), queue.enter(texts=20, used_at=lambda: 7.31)
+    large, small = (
+        queue.begin_run(texts=900, used_at=lambda: 7.30),
+        queue.begin_run(texts=20, used_at=lambda: 7.31),
+    )
 
     assert small.rank() > large.rank()
 
@@ -218,7 +221,7 @@ def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(q
 
 
 def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(queue, clock):
-    first, second = queue.enter(texts=1000), queue.enter(texts=1000)
+    first, second = queue.begin_run(texts=1000), queue.begin_run(texts=1000)
     assert (first.rate, first.left_s) == (0.0, None)
     clock.now += 200
     first.count_finished(8)
@@ -235,7 +238,7 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
     first.leave()
     second.leave()
     clock.now += 5
-    later = queue.enter(texts=50)
+    later = queue.begin_run(texts=50)
     later.count_finished(1)
     clock.now += 2
     later.count_finished(1)
@@ -243,7 +246,7 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
 
 
 def test_the_time_left_counts_what_goes_ahead_and_not_what_comes_behind(queue, clock):
-    behind, own, ahead = (queue.enter(texts=100, used_at=lambda at=at: at) for at in (1.0, 2.0, 3.0))
+    behind, own, ahead = (queue.begin_run(texts=100, used_at=lambda at=at: at) for at in (1.0, 2.0, 3.0))
     own.count_finished(0)
     clock.now += 10
     own.count_finished(20)
@@ -259,7 +262,7 @@ def test_a_baseline_is_wanting_until_there_is_one_of_the_model_that_answers():
     learner, rows = EmbeddingQueue(embedder, gated=True).learner, np.eye(8, dtype=np.float32)
     assert (learner.is_wanting, learner.state) == (True, ("words", ""))
 
-    learner.know(Baseline.of(embedder.key, rows, rows))
+    learner.set_baseline(Baseline.of(embedder.key, rows, rows))
     assert (learner.is_wanting, learner.state) == (False, ("vectors", ""))
 
     embedder.key = "by another engine"

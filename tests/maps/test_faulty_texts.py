@@ -56,8 +56,8 @@ async def model(provider, health=None):
 
 async def embedded(embedder, texts):
     """A finished run over texts by their numbers."""
-    run = EmbeddingQueue(embedder).enter(BUILD)
-    await run._identity.begin()
+    run = EmbeddingQueue(embedder).begin_run(BUILD)
+    await run._identity.check_if_due()
     await run.run({str(number).encode(): text for number, text in enumerate(texts)})
     return run
 
@@ -130,8 +130,8 @@ async def test_an_outage_that_begins_in_mid_run_is_noticed_by_a_few_calls_and_bl
         well_behaved(server, request) if next(answered) < 2 else answer
     )
     async with model(provider, EndpointHealth("host", "m")) as embedder:
-        run = EmbeddingQueue(embedder).enter(BUILD)
-        await run._identity.begin()
+        run = EmbeddingQueue(embedder).begin_run(BUILD)
+        await run._identity.check_if_due()
         with pytest.raises(ProviderError):
             await run.run({str(number).encode(): f"text {number}" for number in range(2000)})
 

@@ -184,7 +184,7 @@ async def test_a_failed_build_heals_after_the_back_off_without_a_mark(root, embe
         assert (index.progress.state, index.builder.problems) == ("failed", ())
         embedder.down = ""
         await until(lambda: index.progress.state == "ready")
-        assert (index.map.parts[0].dense.present, index.progress.error) == (2, "")
+        assert (index.map.parts[0].dense.vector_count, index.progress.error) == (2, "")
 
 
 class Limiting(FakeEmbedder):
@@ -258,7 +258,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
-        assert (index.progress.state, index.map.parts[0].dense.present) == ("ready", 2)
+        assert (index.progress.state, index.map.parts[0].dense.vector_count) == ("ready", 2)
 
 
 async def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_other(
@@ -310,7 +310,7 @@ async def test_with_words_what_happens_during_a_long_run_is_visible_at_once_and_
         embedder.hold.set()
         await index.until_ended(generation, soon())
         assert sorted(embedder.texts) == ["edited", "text 0", "text 1"]
-        assert index.map.parts[0].dense.present == 2
+        assert index.map.parts[0].dense.vector_count == 2
 
 
 # --- unloading and the end ----------------------------------------------------------------------------
@@ -453,7 +453,7 @@ async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_b
             await built(index)
         await until(indexer.learner._learning.done)
         assert caplog.text.count("background not embedded") == 1
-        assert index.map.parts[0].dense.present == 2
+        assert index.map.parts[0].dense.vector_count == 2
         model.poison = {}
         edit(repo, "last edit")
         await built(index)

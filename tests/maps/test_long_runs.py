@@ -14,7 +14,7 @@ from tests.support.clock import turns, until
 
 def vectors(index):
     """How many the map shows."""
-    return sum(dense.present for dense in index.map.dense)
+    return sum(dense.vector_count for dense in index.map.dense)
 
 
 def swaps(indexer):
@@ -81,7 +81,7 @@ async def test_a_full_rebuild_ends_the_run_of_useless_vectors(repo, root, embedd
         embedder.hold.set()
         await index.until_ended(goal, soon())
         assert len(embedder.texts) == out + 9 * embedder.chunk + 2
-        assert sum(dense.present for dense in index.map.dense) == 9 * embedder.chunk + 2
+        assert sum(dense.vector_count for dense in index.map.dense) == 9 * embedder.chunk + 2
 
 
 async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_it_takes(repo, root, embedder):

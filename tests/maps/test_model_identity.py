@@ -47,7 +47,7 @@ class Clocked:
         self.now += seconds
         self.one.tick()
         await turns()
-        self.one.used(dimension or self.model.dimension)
+        self.one.note_query(dimension or self.model.dimension)
         await turns()
 
     async def replaced(self, model):
@@ -60,7 +60,7 @@ class Clocked:
 @pytest.fixture
 def clocked():
     clocked = Clocked()
-    asyncio.run(clocked.one.look())
+    asyncio.run(clocked.one.check_now())
     return clocked
 
 
@@ -126,7 +126,7 @@ async def test_a_model_of_which_one_sentence_stayed_is_the_same():
             return rows
 
     clocked = Clocked(Partly(dimension=32))
-    await clocked.one.begin()
+    await clocked.one.check_if_due()
     await clocked.replaced("other")
     assert clocked.changes == []
 
@@ -177,7 +177,7 @@ async def test_who_rebuilds_in_full_takes_whatever_answers_without_a_limit(clock
     await clocked.replaced("second")
     clocked.model.model = "third"
     clocked.one.renew()
-    await clocked.one.begin()
+    await clocked.one.check_if_due()
 
     assert clocked.one.key == clocked.one.kept == f"{clocked.model.key}\n#2"
     assert clocked.one.notice == ""
@@ -186,7 +186,7 @@ async def test_who_rebuilds_in_full_takes_whatever_answers_without_a_limit(clock
 async def test_a_new_configuration_knows_the_models_of_the_one_before(clocked):
     await clocked.replaced("second")
     after = Clocked(clocked.model, clocked.model_cache)
-    await after.one.begin()
+    await after.one.check_if_due()
 
     assert after.one.key == after.one.kept == clocked.one.key
 
@@ -195,9 +195,9 @@ async def test_a_look_that_fails_is_raised_to_who_begins_and_says_nothing_of_the
     clocked.model.down = "server"
     clocked.now += 10 * MINUTE
     with pytest.raises(ProviderError):
-        await clocked.one.begin()
+        await clocked.one.check_if_due()
     clocked.model.down = ""
-    await clocked.one.begin()
+    await clocked.one.check_if_due()
 
     assert (clocked.model.looks, clocked.changes) == (3, [])
 
@@ -205,7 +205,7 @@ async def test_a_look_that_fails_is_raised_to_who_begins_and_says_nothing_of_the
 async def test_a_model_in_this_process_is_not_looked_at():
     clocked = Clocked()
     clocked.model.replaceable = False
-    await clocked.one.begin()
+    await clocked.one.check_if_due()
     await clocked.after(HOUR)
 
     assert (clocked.model.looks, clocked.one.dimension) == (0, 0)
@@ -222,8 +222,8 @@ async def test_another_engine_than_was_meant_is_another_model_from_the_first_vec
     one.model.prepare = prepare
     before = one.one.kept
 
-    await one.one.begin()
-    await one.one.begin()
+    await one.one.check_if_due()
+    await one.one.check_if_due()
 
     assert (before, one.one.kept, one.one.key) == ("fake", *["fake by another engine"] * 2)
     assert one.changes == ["fake by another engine"]  # whatever was known of the other one is outdated
@@ -238,6 +238,6 @@ async def test_an_engine_that_a_query_loads_is_known_at_once_and_maps_hear_of_it
     one.model.key = "fake by another engine"
     one.model.renamed()
     assert (names, one.changes) == ([("fake by another engine",) * 2], [])
-    await one.one.begin()
+    await one.one.check_if_due()
 
     assert one.changes == ["fake by another engine"]

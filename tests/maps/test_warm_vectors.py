@@ -120,7 +120,7 @@ async def test_a_model_that_comes_back_finds_its_vectors(root):
         index = await opened(indexer, root)
         replaced(first)
         indexer.identity._doubted_at = -1e9
-        await indexer.identity.look()
+        await indexer.identity.check_now()
         await until(lambda: index.builder.complete and index.map.parts[0].dense.key == indexer.identity.kept)
         assert indexer.identity.kept.endswith("#1")
         model_cache = await packed(indexer)

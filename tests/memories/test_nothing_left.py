@@ -11,7 +11,7 @@ import pytest
 from forged.attributes import FactsPatch
 from forged.files import org_root, root_at
 from forged.files.roots import Root
-from forged.memories.removal import forgotten_elsewhere
+from forged.memories.removal import apply_remote_forget
 from forged.memory import Scope, utc_now
 from forged.state import (
     CaptureLogEntry,
@@ -148,7 +148,7 @@ async def _move(parts, repo):
 
 async def _elsewhere(parts, repo):
     root = root_at(str(repo), parts.resolver.home)
-    await forgotten_elsewhere(parts.memories, parts.indexer.open(root), (GONE,))
+    await apply_remote_forget(parts.memories, parts.indexer.open(root), (GONE,))
 
 
 WAYS = {
@@ -169,7 +169,7 @@ async def _from_trash(parts, repo):
 async def _trash_ends(parts, repo):
     await _undo(parts, repo)
     trash = parts.memories.writer.trash
-    await asyncio.to_thread(trash.empty, time.time() + TRASH_S + 60)
+    await asyncio.to_thread(trash.erase_expired, time.time() + TRASH_S + 60)
     assert not await asyncio.to_thread(trash.held, time.time())
 
 

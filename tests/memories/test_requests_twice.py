@@ -225,5 +225,5 @@ def _killing(database: Database, at: int) -> Iterator[None]:
         patched.setattr(database, "run", counted)
         for owner, name in ((MemoryStore, "_move"), (MemoryStore, "_erase"), (MemoryStore, "put_back")):
             patched.setattr(owner, name, step(getattr(owner, name)))
-        patched.setattr(trash, "_remove", step(trash._remove))
+        patched.setattr(trash, "_remove_entry", step(trash._remove_entry))
         yield

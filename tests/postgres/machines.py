@@ -17,7 +17,7 @@ from forged.memory import Memory, utc
 from forged.postgres.merging import FileVersion, FileVersions, version_of
 from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, Replication
 from forged.state import RemovalMark, Replicas
-from forged.writing.removing import links_over
+from forged.writing.removing import bypass_links
 
 OWNER = ("user", "ada")
 START = 1_700_000_000.0
@@ -218,7 +218,7 @@ class Machine:
     def drop(self, ids: Sequence[str]) -> None:
         gone = frozenset(ids)
         before = {memory.id: memory for memory in self.memories()}
-        links = links_over(list(before.values()), gone)
+        links = bypass_links(list(before.values()), gone)
         for each, older in links.items():
             self.files[each] = relinked(self.files[each], "user", each, older or None)
         for each in gone & self.files.keys():

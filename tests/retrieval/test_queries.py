@@ -9,7 +9,7 @@ import numpy as np
 
 from forged.models import Purpose
 from forged.retrieval import pipeline
-from forged.retrieval.pipeline import QueryVectors, queried
+from forged.retrieval.pipeline import QueryVectors, embed_queries
 from tests.support.clock import PATIENCE_S
 
 ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
@@ -28,7 +28,9 @@ class Model:
 
 
 def found_by(model: Model) -> QueryVectors:
-    return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + PATIENCE_S))
+    return asyncio.run(
+        embed_queries(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + PATIENCE_S)
+    )
 
 
 def test_a_model_that_gives_its_layers_is_asked_once_for_its_layers_the_last_of_which_is_the_vector():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from forged.map import threshold
+from forged.map import evidence_threshold
 from forged.map.gate import confidence_label
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 
-STRONG = threshold(0.95)
+STRONG = evidence_threshold(0.95)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ async def test_a_second_model_that_fails_keeps_no_root_from_being_ready_and_is_a
     index = store.index
     await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)
     assert (index.progress.state, index.progress.error) == ("ready", "")
-    assert [dense.present for dense in index.map.dense] == [1]
+    assert [dense.vector_count for dense in index.map.dense] == [1]
 
     store.embedder.down = ""
     await until(lambda: store.ids() == ["z"])
@@ -171,7 +171,7 @@ async def test_a_second_model_that_hangs_keeps_nothing_of_the_first_from_being_s
     await store.embedder.called.wait()
 
     assert not (await store.view()).waiting
-    await until(lambda: [dense.present for dense in store.index.map.dense] == [1])
+    await until(lambda: [dense.vector_count for dense in store.index.map.dense] == [1])
     store.embedder.hold.set()
     await until(lambda: store.ids() == ["z"])
     await store.indexer.close()

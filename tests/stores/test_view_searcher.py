@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import Ranked, threshold
+from forged.map import Ranked, evidence_threshold
 from forged.stores import GIVEN, Question, View
 from forged.stores.search import ViewSearcher, rank_heads
 from tests.data.maps import vector_map
@@ -156,7 +156,7 @@ def rows_of(store=TALKED, **fields):
             "top_k": 5,
             "hop_depth": 0,
             "deadline": 0.0,
-            "least_evidence": threshold(0.95),
+            "least_evidence": evidence_threshold(0.95),
             **fields,
         }
     )
@@ -208,7 +208,7 @@ def test_memories_in_context_take_no_place_however_many_they_are():
     assert [each.memory.id for each in found] == [f"m{number}" for number in range(40, 45)]
 
 
-@pytest.mark.parametrize("least", [float("-inf"), threshold(0.95)], ids=["ungated", "gated"])
+@pytest.mark.parametrize("least", [float("-inf"), evidence_threshold(0.95)], ids=["ungated", "gated"])
 @given(in_context=st.sets(st.integers(0, 7)))
 def test_a_fitting_memory_is_admitted_or_rejected_as_given_and_never_both(least, in_context):
     words = ("quokka", "walrus", "lamp", "train")

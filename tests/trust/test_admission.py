@@ -351,7 +351,7 @@ async def test_what_a_person_says_is_in_force_in_the_map_on_return(tmp_path):
     async with opened(tmp_path / "state") as state:
         trust = TrustRegistry(state)
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
-        trust.join(indexer.follow, indexer.snapshot)
+        trust.join(indexer.refresh, indexer.snapshot)
         index = indexer.open(Root(str(ours), Scope.REPO))
 
         def shown():

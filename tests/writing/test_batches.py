@@ -276,13 +276,13 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
             await bench.trust.approve(
                 str(repo), [each.sha256 for each in await bench.trust.withheld([bench.index.root])]
             )
-            ledger.look()
+            ledger.update()
             there = {each.id: each for each in bench.on_disk()}
             chains = build_chains(there.values())
             for memory_id, each in there.items():
                 assert ledger.find(memory_id) == each
                 assert {one.id for one in ledger.chain(memory_id)} == set(chains.chain(memory_id))
-                found = ledger.same(each.content)
+                found = ledger.find_same_text(each.content)
                 assert (found is not None) or not chains.is_head(memory_id)
             assert all(ledger.find(each) is None for each in {"mem_gone"} | set(ids) - set(there))
 

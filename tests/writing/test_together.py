@@ -31,9 +31,9 @@ async def test_those_who_come_during_a_call_are_the_next_one_in_their_order():
     work = Work()
     line = GroupCommit(work, most=3)
     work.go.clear()
-    first = line.ask(1)
+    first = line.submit(1)
     await turns(2)
-    others = [line.ask(number) for number in range(2, 7)]
+    others = [line.submit(number) for number in range(2, 7)]
     work.go.set()
 
     assert await asyncio.gather(first, *others) == [2, 4, 6, 8, 10, 12]
@@ -45,14 +45,14 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
     monkeypatch.setattr(writer, "_SHARE_OF_CALL", 1e9)
     work = Work()
     line = GroupCommit(work, most=10)
-    await asyncio.gather(*(line.ask(number) for number in range(3)))
+    await asyncio.gather(*(line.submit(number) for number in range(3)))
 
-    again = [line.ask(3)]
+    again = [line.submit(3)]
     await turns(5)
-    again.append(line.ask(4))
+    again.append(line.submit(4))
     await turns(5)
     assert work.calls == [[0, 1, 2]]
-    again.append(line.ask(5))
+    again.append(line.submit(5))
     assert await asyncio.gather(*again) == [6, 8, 10]
     assert work.calls == [[0, 1, 2], [3, 4, 5]]
 
@@ -60,7 +60,7 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
 async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
     work = Work()
     line = GroupCommit(work, most=2)
-    reported = await asyncio.gather(*(line.ask(number) for number in (5, -1, 7)), return_exceptions=True)
+    reported = await asyncio.gather(*(line.submit(number) for number in (5, -1, 7)), return_exceptions=True)
 
     assert [type(each) for each in reported[:2]] == [ValueError, ValueError]
     assert reported[2] == 14
@@ -71,7 +71,7 @@ async def test_a_caller_that_goes_away_stops_no_other(when):
     work = Work()
     line = GroupCommit(work, most=1)
     work.go.clear()
-    callers = [line.ask(number) for number in range(3)]
+    callers = [line.submit(number) for number in range(3)]
     await turns(2)
     callers[1 if when == "before its turn" else 0].cancel()
     work.go.set()

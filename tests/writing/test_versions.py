@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.memory import Entity, EntityRelation, Memory, Related
-from forged.writing.succession import base_of, succeeding
+from forged.writing.succession import base_of, next_version
 from tests.data.memories import memory
 
 DRAFT = replace(memory("new", "says something else"), category="")
@@ -27,7 +27,7 @@ def test_of_a_fork_the_branch_that_is_named_goes_on(named, replaced):
 def test_a_new_version_keeps_category_links_and_unknown_keys_that_it_does_not_give():
     base = replace(memory("old", "x", related=["mem_1", "mem_2"]), extra="cues: [deploy]\n")
 
-    new = succeeding(replace(DRAFT, related=(Related("mem_2", "refines"),)), base, 2)
+    new = next_version(replace(DRAFT, related=(Related("mem_2", "refines"),)), base, 2)
 
     assert (new.id, new.supersedes, new.version, new.category) == ("new", "old", 2, "patterns")
     assert new.related == (Related("mem_1", "relates-to"), Related("mem_2", "refines"))
@@ -38,9 +38,9 @@ def test_what_a_memory_speaks_of_stays_with_its_text():
     spoken = {"entities": (Entity("goose"),), "relations": (EntityRelation("goose", "uses", "REST"),)}
     base = replace(memory("old", "goose speaks REST"), **spoken)
 
-    same = succeeding(replace(DRAFT, content="goose speaks REST."), base, 2)
-    other = succeeding(DRAFT, base, 2)
-    own = succeeding(replace(DRAFT, content=base.content, entities=(Entity("REST"),)), base, 2)
+    same = next_version(replace(DRAFT, content="goose speaks REST."), base, 2)
+    other = next_version(DRAFT, base, 2)
+    own = next_version(replace(DRAFT, content=base.content, entities=(Entity("REST"),)), base, 2)
 
     assert (same.entities, same.relations) == (base.entities, base.relations)
     assert (other.entities, other.relations) == ((), ())

@@ -155,9 +155,9 @@ async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
         await writer.remove(index, ("mem_1",), RemovalTerms())
     now = time.time()
 
-    writer.trash.empty(now + TRASH_S - 3600)
+    writer.trash.erase_expired(now + TRASH_S - 3600)
     assert len(list(trash.rglob("*.md"))) == 1
-    writer.trash.empty(now + TRASH_S + 3600)
+    writer.trash.erase_expired(now + TRASH_S + 3600)
     assert list(trash.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
     trash.mkdir(parents=True)
     (trash / "link").symlink_to(precious)
 
-    writer.trash.empty(time.time() + 2 * TRASH_S)
+    writer.trash.erase_expired(time.time() + 2 * TRASH_S)
 
     assert (precious / "file").read_text() == "keep"
 

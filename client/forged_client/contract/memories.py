@@ -23,7 +23,7 @@ class Scope(StrEnum):
 
 
 class Category(StrEnum):
-    """Subject of a memory."""
+    """Subject of a memory, one of six."""
 
     CODING_PREFERENCES = "coding-preferences"
     PROJECT_CONVENTIONS = "project-conventions"
@@ -74,7 +74,7 @@ RelationshipWord = Annotated[str, one_of("relationship", Relationship)]
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """A link from one memory to another."""
+    """Link from one memory to another, with its meaning."""
 
     id: str
     relationship: RelationshipWord = "relates-to"
@@ -89,7 +89,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """An older version of a memory, as listed with its head."""
+    """Older version of a memory, as listed with its head: id, number, time and first line."""
 
     id: str
     version: int
@@ -116,7 +116,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Position and scores of a memory in a search result. Results are ordered by `score`.
+    """Rank, scores and gate decision of a memory in a search result; results are ordered by `score`.
 
     `cosine` is set if the dense index answered. A recall has `distance` instead; smaller is nearer.
     `found_by` is one of: search; link (linked to a result); pinned (at the start of the session); injected
@@ -181,9 +181,9 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
-    """Result of a write. `replaced` is the id of the replaced version; `base_moved`: not the named one.
+    """Reply to a write: the written memory, or with `existed` one with the same text.
 
-    `existed`: the same text existed, so nothing was written; `memory_id` is the existing one.
+    `replaced` is the id of the replaced version; `base_moved`: another than the named one.
     """
 
     memory_id: str = ""
@@ -249,15 +249,15 @@ class Memories(Reply, frozen=True, tag="memories"):
     notice: str = ""
 
 
-class _Shown(Request[R], frozen=True, kw_only=True):
-    """Options of requests that show memories by id."""
+class _ByIdOptions(Request[R], frozen=True, kw_only=True):
+    """Options of requests that return memories by id."""
 
     min_generation: str = ""
     scope: ScopeWord = ""
     agent_id: str = ""
 
 
-class GetMemories(_Shown[Memories], frozen=True, tag="get"):
+class GetMemories(_ByIdOptions[Memories], frozen=True, tag="get"):
     """Return memories by id. `scope` "" is both: an id of repository and user is returned twice.
 
     Here and in the following requests, scope `agent` needs the `agent_id`, because memories of one agent are
@@ -272,7 +272,7 @@ class GetMemories(_Shown[Memories], frozen=True, tag="get"):
 
 
 class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
-    """Filters, and a page of the result."""
+    """Filters of a list of memories, and the page to return."""
 
     scope: ScopeWord = ""
     category: str = ""
@@ -305,7 +305,7 @@ class ListMemories(_ListMemoriesOptions, frozen=True, tag="list"):
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
-    """Receipt: removed ids, their place in the trash, and copies that forged cannot reach.
+    """Reply to a removal: removed ids, their place in the trash, copies that forged cannot reach.
 
     `cut_sentences` counts sentences with that text that were removed from `cut_events` pending or failed
     events; the rest of these events is kept.
@@ -320,7 +320,7 @@ class Forgotten(Reply, frozen=True, tag="forgotten"):
 
 
 class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
-    """Scope of a forget, and the place of the memory."""
+    """Options of a removal: one version or all, trash or erasure, and the memory's scope."""
 
     version_only: bool = False
     erase_now: bool = False
@@ -348,14 +348,14 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Versions of a memory, oldest first. `flags` names anomalies: fork, cycle, missing:<id>."""
+    """Reply with all versions of a memory, oldest first; `flags`: fork, cycle, missing:<id>."""
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
 
 
-class History(_Shown[Chain], frozen=True, tag="history"):
+class History(_ByIdOptions[Chain], frozen=True, tag="history"):
     """Return the version chain of a memory, oldest first; `scope` for an id that two roots have."""
 
     effect = "read"
@@ -398,7 +398,7 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
 
 
 class Moved(Reply, frozen=True, tag="moved"):
-    """The memory in its new scope, and the `ids` of the versions that went to the trash.
+    """Reply to a move: the memory in its new scope, and `ids` of old versions in the trash.
 
     `unlinked` counts links that were dropped, because they lead nowhere there.
     """
@@ -414,7 +414,7 @@ class Moved(Reply, frozen=True, tag="moved"):
 
 
 class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
-    """Current place of the memory."""
+    """Options of a move: the memory's current scope, and permission for a secret."""
 
     scope: ScopeWord = ""
     allow_secret: bool = False
@@ -456,7 +456,7 @@ class Trashed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restored(Reply, frozen=True, tag="restored"):
-    """Restored versions, oldest first; for a request without an id the restorable ones, newest first."""
+    """Reply to a restore: restored versions, oldest first, or without an id the restorable ones."""
 
     memories: tuple[MemoryRecord, ...] = ()
     restorable: tuple[Trashed, ...] = ()
@@ -464,7 +464,7 @@ class Restored(Reply, frozen=True, tag="restored"):
 
 
 class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
-    """Place of the memory before."""
+    """Options of a restore: the memory's former scope."""
 
     scope: ScopeWord = ""
     key: str = ""
@@ -472,7 +472,7 @@ class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
 
 
 class Restore(_RestoreOptions, frozen=True, tag="restore"):
-    """Take back a forget or an undo of the last 7 days: all versions that went with `memory_id`.
+    """Restore from the trash, within 7 days, all versions that were removed with `memory_id`.
 
     Without an id the reply lists restorable memories. An existing memory gives status `empty`, which is no
     failure.

@@ -19,7 +19,7 @@ from forged_client import protocol as wire
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
     """Import drafts as memories and report each outcome; with `preview` write nothing."""
     memories = context.daemon.memories
-    terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
+    terms = imports.ImportTerms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepare(memories, place, request.drafts, terms, check_words)
     outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)
@@ -39,7 +39,7 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
         context.daemon.memories,
         place,
         request.documents,
-        documents.attributes_of(request.agent_id, request.metadata),
+        documents.check_attributes(request.agent_id, request.metadata),
         only_shows=request.preview,
         allow_secret=request.allow_secret,
         allow_forgotten=request.allow_forgotten,
@@ -75,7 +75,7 @@ async def remove_document(
         if not found.records and planned is not None:
             return planned, found.index.generations.visible
         if not found.records:
-            raise found.not_found(request.name)
+            raise found.not_found_error(request.name)
         if planned is None:
             pieces = sum(each.pieces for each in found.records)
             planned = wire.DocumentRemoved(documents=found.records, pieces=pieces)

@@ -35,7 +35,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     asked = request.ids[:_MOST_IN_REPLY]
     view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
     await fair_queue.turn()
-    found = [(wanted, ids.in_view(view, wanted, request.scope)) for wanted in asked]
+    found = [(wanted, ids.find_in_view(view, wanted, request.scope)) for wanted in asked]
     items = [item for _, holders in found for item in holders]
     missing = tuple(wanted for wanted, holders in found if not holders)
     reply = wire.Memories(
@@ -55,7 +55,7 @@ async def list_page(
     since = unix_seconds("since", request.since)
     place, view = await _resolve_view(context, place, request)
     if request.scope == Scope.SESSION:
-        view = ids.of_session(context.daemon.memories, view, request.session_id)
+        view = ids.session_view(context.daemon.memories, view, request.session_id)
     maps = view.maps if not request.all_repos else await _maps_of_all_roots(context, place)
     await fair_queue.turn()
     chosen = _matching_rows(maps, request, since)
@@ -97,7 +97,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     """Return all versions of a memory, oldest first, with flags for a broken or forked chain."""
     place, view = await _resolve_view(context, place, request)
     view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
-    found = ids.in_view(view, request.memory_id, request.scope)
+    found = ids.find_in_view(view, request.memory_id, request.scope)
     if not found and view.waiting:
         raise NotReady(FIRST_BUILD)
     if not found:
@@ -117,7 +117,7 @@ async def _resolve_view(
 ) -> tuple[Workplace, View]:
     """Return the workplace that a request names, and the view of its memories."""
     memories = context.daemon.memories
-    place = await ids.narrowed(memories, place, request.scope, request.agent_id, sessions=True)
+    place = await ids.place_of_scope(memories, place, request.scope, request.agent_id, sessions=True)
     return place, await context.view(place, request.min_generation)
 
 

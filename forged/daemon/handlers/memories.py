@@ -162,7 +162,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
             whole = (request.memory_id,)
             return wire.Forgotten(ids=whole, cut_sentences=cut.sentences, cut_events=cut.events), 0
     await context.wait_until_resumed()
-    place = await ids.narrowed(memories, place, request.scope, request.agent_id)
+    place = await ids.place_of_scope(memories, place, request.scope, request.agent_id)
     planned = context.planned(wire.Forgotten)
     taking = RemovalTerms(erase=request.erase_now, whole=not request.version_only)
     try:
@@ -286,20 +286,20 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
     """Restore a memory, and those removed with it, from the trash; without an id list the trash."""
     await context.wait_until_resumed()
     memories = context.daemon.memories
-    place = await ids.narrowed(memories, place, request.scope, request.agent_id)
-    trash = await restoring.restorable(memories, place)
+    place = await ids.place_of_scope(memories, place, request.scope, request.agent_id)
+    trash = await restoring.find_restorable(memories, place)
     if not request.memory_id:
         listed = tuple(map(_trashed_record, trash.batches(request.scope)))
         return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
     planned = context.planned(wire.Restored)
     if planned is not None and context.keyed is not None and context.keyed.is_given:
         return await _restore_reply(context, place, planned, 0)
-    meant = trash.meant(request.memory_id, request.scope)
+    meant = trash.entries_of(request.memory_id, request.scope)
     if not meant and planned is not None:  # a repetition after a kill: the start finished it
         return await _restore_reply(context, place, planned, 0)
     if not meant:
         trash.check_here(request.memory_id, request.scope)
-        await restoring.check_there(memories, place, request.memory_id, request.scope)
+        await restoring.check_exists(memories, place, request.memory_id, request.scope)
         return wire.Restored(status="empty", reason="it is there already"), 0
     if planned is None:
         named = (wire.Trashed(id=each.note.id, scope=each.note.scope, root=each.note.top) for each in meant)

@@ -35,7 +35,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.check_here(document)
     if keep and place.off:
         raise Disabled(place.off)
-    moved = [reviewing.in_scope(document, place, request.scope) for document in keep]
+    moved = [reviewing.with_scope(document, place, request.scope) for document in keep]
     for document in moved:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
