@@ -113,7 +113,7 @@ def note_seen(daemon: Daemon, event: BuildEvent) -> None:
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
-                daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))
+                daemon.state.removal.note_seen(event.root, (each.id for each in index.map.memories))
 
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:

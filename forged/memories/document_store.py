@@ -234,7 +234,7 @@ async def _on_server(memories: MemoryParts, name: str = "") -> tuple[list[Server
         found = await (stock.named(name) if name else stock.all())
     except SharedError as error:
         return [], f"the shared server was not asked: {error}"
-    leaving = shared.outbox.documents_leaving
+    leaving = shared.outbox.documents_to_remove
     return [each for each in found if each.document_id not in leaving], ""
 
 
@@ -248,7 +248,7 @@ async def _take_away(
     newest = {each.document_id: each.newest for each in known}
     for each in documents:
         await shared.remove_document(each, newest=newest.get(each))
-    return bool(shared.outbox.documents_leaving & set(documents))
+    return bool(shared.outbox.documents_to_remove & set(documents))
 
 
 async def follow_documents(memories: MemoryParts) -> None:

@@ -91,7 +91,7 @@ async def ingest(
     outcomes: list[DocumentOutcome] = []
     generation = index.generations.wanted
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
-    since = memories.state.forgotten.since
+    since = memories.state.forgotten.forgotten_at
 
     def is_forgotten(text: str) -> bool:
         return not allow_forgotten and since(tops, text) is not None

@@ -98,7 +98,7 @@ async def prepare(
         lambda: [_made(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
-        since = partial(memories.state.forgotten.since, tops)
+        since = partial(memories.state.forgotten.forgotten_at, tops)
         made = await asyncio.to_thread(_without_forgotten, made, since)
     return ImportJob(index, tops, made, there, terms)
 

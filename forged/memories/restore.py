@@ -202,7 +202,7 @@ async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, s
 async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
     """Restore files of one root; their texts may be captured again."""
     rows = {each.note.id: each.note.rows for each in some}
-    await memories.state.removal.returned(index.root.top, rows)
+    await memories.state.removal.restore_rows(index.root.top, rows)
     intent = await memories.writer.restore(index, some)
     generation = index.mark()
     texts = [each.memory.content for each in some]

@@ -89,10 +89,10 @@ class OutboxReplay:
     async def _all(self) -> None:
         """Send all queued writes."""
         outbox = self._outbox
-        while waiting := await outbox.first(_AT_ONCE, WRITES):
+        while waiting := await outbox.oldest(_AT_ONCE, WRITES):
             for run in spooling.together(waiting):
                 await self._bring(run)
-        while waiting := await outbox.first(_FILLED_AT_ONCE, {"fill"}):
+        while waiting := await outbox.oldest(_FILLED_AT_ONCE, {"fill"}):
             await self._fill(waiting)
 
     async def _bring(self, run: spooling.Waiting) -> None:
@@ -109,7 +109,7 @@ class OutboxReplay:
                 await self._bring([each])
             return
         self._last = time.monotonic()
-        await self._outbox.done([position for position, _ in run])
+        await self._outbox.delete_sent([position for position, _ in run])
 
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes[0].kind != "put":
@@ -135,7 +135,7 @@ class OutboxReplay:
             for row in whole:
                 if row.vector is not None:
                     await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
-        await self._outbox.done([position for position, write in waiting if write.id not in lacking])
+        await self._outbox.delete_sent([position for position, write in waiting if write.id not in lacking])
         if lacking:
             raise ProviderError("some vectors cannot be had now", reason="unreachable")
 

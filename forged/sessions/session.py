@@ -424,7 +424,7 @@ class Turn:
             turn.is_delivered = True
             for each in self._record(reply):
                 if each.found_by == "search":
-                    sets.used(each.root, each.memory.id)
+                    sets.count_use(each.root, each.memory.id)
 
     def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
         """Record the memories that a turn adds to its session, and return them."""

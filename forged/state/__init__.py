@@ -13,7 +13,7 @@ from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, ne
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
     from forged.state.capture_log import CaptureLog, CaptureLogEntry
-    from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
+    from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_digests
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
@@ -76,8 +76,8 @@ __all__ = [
     "cut",
     "digests",
     "is_newer",
+    "new_digests",
     "new_event_id",
-    "new_of",
 ]
 
 __getattr__ = door(
@@ -86,7 +86,7 @@ __getattr__ = door(
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
-    captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
+    captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_digests"),
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),

@@ -34,7 +34,7 @@ class Attributes(MemoryRows[Facts]):
     async def put(self, root: str, facts: Mapping[str, Facts]) -> None:
         """Set the attributes of memories of a root, durably. Raises StoreError."""
         await self.database.commit(
-            self.returned(root, {each: known for each, known in facts.items() if known != UNKNOWN})
+            self.restore_change(root, {each: known for each, known in facts.items() if known != UNKNOWN})
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from forged.errors import StoreError
 from forged.state.damage import NOTE
-from forged.state.database import Database, Table, put, remove, value_of
+from forged.state.database import Database, Table, meta_value, put, remove
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,7 +32,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """Paused `places`, answered from memory; `doubt` says why they are uncertain, or "".
+    """User's pauses of `places`, in memory; `doubt` says why they are uncertain, or "".
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """
@@ -48,7 +48,7 @@ class Pauses:
 
     def _load(self, connection: Connection) -> Callable[[], object]:
         places = [row.key for row in self._table.read_all(connection)]
-        note, changed_at = value_of(connection, NOTE), value_of(connection, CHANGED)
+        note, changed_at = meta_value(connection, NOTE), meta_value(connection, CHANGED)
         return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:

@@ -53,7 +53,7 @@ _COPY_EVERY_S = 24 * 3600.0
 
 
 class State:
-    """All tables of the daemon; lives in its event loop.
+    """State of the daemon: all its tables in `state.db`; lives in its event loop.
 
     `tried` is set when the file is open or could not be opened; `problem` is the reason, or "".
     """
@@ -125,7 +125,7 @@ class State:
         while True:
             if self._database.is_open:
                 await self._save()
-                await self._keep_copy()
+                await self._copy_daily()
             else:
                 await self._open()
             await asyncio.sleep(_SAVE_EVERY_S)
@@ -154,7 +154,7 @@ class State:
 
         Older messages are not looked for after that time.
         """
-        return max(self.forgotten.newest, self.pauses.changed_at)
+        return max(self.forgotten.newest_at, self.pauses.changed_at)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,8 +171,9 @@ class State:
         return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
+        """Try to open the file and load all tables; set `problem` and `tried`."""
         try:
-            loaded = await self._database.open(self._prepare, self._read)
+            loaded = await self._database.open(self._prepare, self._load_tables)
         except StoreError as error:
             if self.problem != str(error):
                 logger.warning("state cannot be used error=%s", error)
@@ -192,10 +193,10 @@ class State:
         with explained(path):
             return damage.open_or_repair(path, self._copy, self._database.tables)
 
-    def _read(self, connection: Connection) -> list[Callable[[], object]]:
+    def _load_tables(self, connection: Connection) -> list[Callable[[], object]]:
         return [table.load(connection) for table in self._database.tables]
 
-    async def _keep_copy(self) -> None:
+    async def _copy_daily(self) -> None:
         """Write the daily copy, once a day."""
         now = time.monotonic()
         if now - self._copied_at < _COPY_EVERY_S:

@@ -68,7 +68,7 @@ async def killed_thrice(one: Capture, event: Event) -> Event:
 
 async def buried(one: Capture, event: Event, *documents) -> Event:
     if documents:
-        one.events.decided(event.id, documents)
+        one.events.set_decision(event.id, documents)
     await one.events.give_up(event, "it was in the way")
     return event
 

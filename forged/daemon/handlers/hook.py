@@ -66,14 +66,14 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
             agents.count(row.called, skipped=1)
             return wire.Hooked(reason="passed over")
         name = event.name
-        agents.saw(row.called, name, event.version)
+        agents.record_event(row.called, name, event.version)
         printed = await _ANSWERS[event.kind](await _resolve(context, request, row, event))
     except Disabled as off:
         notice = _trouble(context, row, event) if event is not None else b""
         return wire.Hooked(status="disabled", reason=str(off), output=notice)
     except ForgedError as error:
         logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
-        agents.failed(row.called, f"{name}: {error}" if name else str(error))
+        agents.record_failure(row.called, f"{name}: {error}" if name else str(error))
         return wire.Hooked(status="error", reason=str(error))
     return wire.Hooked(output=printed)
 
@@ -275,7 +275,7 @@ def _failed(call: _HookCall, why: str) -> None:
     """Record a failed capture."""
     event = call.event
     logger.warning("hook failed agent=%s event=%s error=%s", event.agent, event.name, why)
-    call.context.daemon.state.agents.failed(event.agent, f"{event.name}: {why}")
+    call.context.daemon.state.agents.record_failure(event.agent, f"{event.name}: {why}")
 
 
 def reports(context: Context) -> tuple[wire.AgentReport, ...]:
@@ -301,5 +301,5 @@ def reports(context: Context) -> tuple[wire.AgentReport, ...]:
             last_failure=known.last_failure,
             last_failure_at=known.last_failure_at,
         )
-        for agent, day, known in state.agents.newest()
+        for agent, day, known in state.agents.newest_days()
     )
