@@ -33,7 +33,7 @@ Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A parsed header: `values` of known keys, all `keys` in order, and the lines of unknown keys."""
+    """Parsed front matter: `values` of known keys, all `keys` in order, and the lines of unknown keys."""
 
     values: dict[str, Value]
     extra: str = ""
@@ -54,7 +54,7 @@ def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
 
 
 def links(value: Value) -> tuple[Related, ...]:
-    """Return links; entries without an id are left out."""
+    """Return the links in the value of `related`; entries without an id are left out."""
     if value is None:
         return ()
     if not isinstance(value, tuple):
@@ -63,7 +63,7 @@ def links(value: Value) -> tuple[Related, ...]:
 
 
 def lost_links(value: Value) -> int:
-    """Return how many links were left out."""
+    """Return how many entries of `related` have no id."""
     return sum(not _has_id(entry) for entry in value) if isinstance(value, tuple) else 0
 
 
@@ -79,7 +79,7 @@ def _has_id(entry: Value) -> bool:
 
 
 def cues(value: Value) -> tuple[str, ...]:
-    """Return cues: a list, or a single line without one."""
+    """Return the cues in a value: a list of lines, or one line."""
     lines = tuple(entry for entry in _entries(value) if isinstance(entry, str))
     if len(lines) < len(_entries(value)):
         raise MemoryFormatError("`cues` must be a list of short lines")
@@ -87,7 +87,7 @@ def cues(value: Value) -> tuple[str, ...]:
 
 
 def evidence(value: Value) -> tuple[Evidence, ...]:
-    """Return evidence; a bare path may end in its line numbers."""
+    """Return the evidence in a value; a bare path may end in its line numbers."""
     return tuple(map(_evidence_entry, _entries(value)))
 
 
@@ -101,7 +101,7 @@ def _evidence_entry(entry: Value) -> Evidence:
 
 
 def entities(value: Value) -> tuple[Entity, ...]:
-    """Return entities; an entry may be a bare name."""
+    """Return the entities in a value; an entry may be a bare name."""
     return tuple(map(_entity, _entries(value)))
 
 
@@ -113,7 +113,7 @@ def _entity(value: Value) -> Entity:
 
 
 def relations(value: Value) -> tuple[EntityRelation, ...]:
-    """Return relations between entities."""
+    """Return the relations between entities in a value."""
     return tuple(map(_relation, _entries(value)))
 
 
@@ -138,7 +138,7 @@ def _weight(text: str) -> float:
 
 
 def piece(value: Value) -> Piece | None:
-    """Return the position in a document, or None."""
+    """Return the position in a document from the value of `document`, or None."""
     if value is None:
         return None
     if not isinstance(value, dict) or not one_text(value, "id", ""):
@@ -163,7 +163,7 @@ _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
 
 
 def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tuple[str, str]]) -> Memory:
-    """Return the memory; an invalid value counts as missing and is added to `wrong` with the reason."""
+    """Build a memory from front matter and body; invalid values count as missing and go to `wrong`."""
 
     def text(key: str, default: str = "") -> str:
         return read_as(lambda: one_text(header.values, key, default), key, default, wrong)
@@ -210,7 +210,7 @@ def _version(text: str) -> int:
 
 
 def note_on_links(value: Value) -> tuple[str, ...]:
-    """Return a note on links that were left out."""
+    """Return a note on entries of `related` without an id, or ()."""
     lost = lost_links(value)
     if not lost:
         return ()

@@ -342,7 +342,7 @@ class NewFiles:
         if self._contents:
             try:
                 with atomic.explained(f"cannot write to {os.path.dirname(next(iter(self._contents)))}"):
-                    opened = self._stack.enter_context(self._store.opened_to_write())
+                    opened = self._stack.enter_context(self._store.open_to_write())
                     self._directory, self._owner = opened
             except StoreError as error:
                 self.failed = dict.fromkeys(self._contents, error)
@@ -425,7 +425,7 @@ class RootContents:
 
     def look(self) -> bool:
         """Update to the files on disk; return True if the kernel's events did not suffice."""
-        names = self._arrivals.taken(frozenset(self._wrote))
+        names = self._arrivals.take(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp
         self.stamp = stamp

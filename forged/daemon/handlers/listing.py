@@ -190,4 +190,4 @@ def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Return memories, marked as stale if their evidence files changed."""
     if not root.has_files:
         return memories
-    return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)
+    return EvidenceChecker(root.top).with_stale(memories, afresh=True, pause=lambda: None)
