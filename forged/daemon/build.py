@@ -119,7 +119,7 @@ def build(
     )
     session_views = SessionViews(session_memories, indexer)
     retriever = _retriever(config, models, metrics, governor, indexer.second)
-    trust.join(indexer.follow, indexer.snapshot)
+    trust.connect_maps(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared(
         config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch

@@ -120,7 +120,7 @@ async def try_disks(daemon: Daemon, state_dir: str) -> None:
     """Write once to each disk with memories or state: it may have been full before."""
     await daemon.trust.opened()
     roots = [Root(daemon.resolver.home, Scope.USER)]
-    roots += [Root(top, Scope.REPO) for top in await daemon.trust.seen()]
+    roots += [Root(top, Scope.REPO) for top in await daemon.trust.known_tops()]
     folders = [state_dir, *(root.directories[0] for root in roots)]
     await daemon.refused_writes.try_out(await asyncio.to_thread(_one_for_each_disk, folders))
 

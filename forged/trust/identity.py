@@ -39,7 +39,7 @@ class RootIdentity(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> str:
-        """Return the identity for new records."""
+        """Return the identity for new records: that of `.git`, or of the folder without one."""
         return self.git or self.folder
 
 

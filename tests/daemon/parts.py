@@ -81,7 +81,7 @@ class Parts:
         self.state = State(str(self.folder), self.governor)
         self.trust = TrustRegistry(self.state)
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
-        self.trust.join(self.indexer.follow, self.indexer.snapshot)
+        self.trust.connect_maps(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(
             replace(
                 config,

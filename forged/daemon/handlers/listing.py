@@ -162,7 +162,7 @@ async def _everywhere(context: Context, place: Workplace) -> tuple[VectorMap, ..
     """Return a map of each root; those of the workplace are among them."""
     await context.daemon.trust.opened()
     roots = dict.fromkeys(place.roots)
-    for top in await context.daemon.trust.seen():
+    for top in await context.daemon.trust.known_tops():
         roots |= dict.fromkeys(await _roots_at(context, top))
     return tuple([await _map(context, root) for root in roots])
 

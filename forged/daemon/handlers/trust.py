@@ -59,9 +59,9 @@ async def _requested_roots(context: Context, request: wire.Trust) -> Sequence[Kn
     """Return the roots of a request after carrying out its action."""
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
-        return await known.known()
+        return await known.known_roots()
     if request.action == "under":
-        return await known.under(request.workspace, resolver.home)
+        return await known.roots_under(request.workspace, resolver.home)
     roots, named = await _roots(context, request.workspace)
     if request.action == "git":
         await _chosen_for_git(known, roots, request.git)
@@ -81,7 +81,7 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
     if work_tree is None:
         raise InvalidRequest("this directory belongs to git itself: nothing in it is ever committed")
     try:
-        await asyncio.to_thread(excluding.chosen, work_tree.top, choice)
+        await asyncio.to_thread(excluding.apply_choice, work_tree.top, choice)
     except ExcludeError as error:
         raise InvalidRequest(str(error)) from error
     finally:
@@ -91,7 +91,7 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
 async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
     """Remove forged's line from every repository that has it; return the reply."""
     excluding = registry.excluding
-    done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
+    done, left = await asyncio.to_thread(partial(excluding.remove_lines, everywhere=True))
     await excluding.save()
     roots = tuple(wire.RootTrust(root=each, git="forged's line was removed") for each in done)
     return wire.Trusted(status="ok" if roots else "empty", roots=roots, reason="; ".join(left))
