@@ -115,7 +115,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
         )
     if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
-    command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
+    command = shlex.quote(_found(call, program or config.split_program_name(name)[1]))
     path = str(config.config_path(call.environ))
     lines = ("[memory]", f"classifier_model = {_text(name)}", "", "[llm]", f"command = {_text(command)}")
     show(call, {"path": path, "classifier_model": name, "command": command}, map(escape_line, lines))
@@ -142,7 +142,7 @@ def _text(value: str) -> str:
 
 
 def _meaning(name: str, path: str) -> tuple[str, ...]:
-    agent = config.parts_of(name)[1]
+    agent = config.split_program_name(name)[1]
     adds = config.AGENTS.get(agent)
     how = "on its standard input" if adds is None else f"with your login of {agent}"
     more = "its text" if adds is None else f"its text and about {adds:,} tokens"

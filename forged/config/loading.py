@@ -20,7 +20,7 @@ import platformdirs
 
 from forged.config.endpoints import KEY_NAMES, endpoint_url, is_listed, key_reference
 from forged.config.keys import OWN_KEY, is_reference, shown_url
-from forged.config.known_models import LOCAL, known_model, unusable_reason
+from forged.config.known_models import LOCAL, prefixes_of, unusable_reason
 from forged.config.programs import command_problem
 from forged.config.values import (
     EXTRA_SCOPES,
@@ -38,7 +38,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class _RawValue(msgspec.Struct, frozen=True):
-    """A value as found, with its source. Text is converted to the key's type; shared ones may be invalid."""
+    """Configuration value as found, with its source. Text is converted later; a shared one may be invalid."""
 
     value: object
     origin: str
@@ -88,8 +88,8 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     )
     given: dict[str, _RawValue] = {}
     for source in sources:
-        given |= _known(source, warnings)
-    given = _DEFAULTS | _of_model(given) | given
+        given |= _known_keys(source, warnings)
+    given = _DEFAULTS | _prefix_defaults(given) | given
     values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
     tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
     for key, value in values.items():
@@ -101,7 +101,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
     return Loaded(
         config=config,
-        settings=tuple(_effective(each, config, env) for each in settings),
+        settings=tuple(_shown_setting(each, config, env) for each in settings),
         warnings=(*warnings, *_warnings(config, given)),
     )
 
@@ -115,10 +115,10 @@ def _require_usable_models(given: Mapping[str, _RawValue]) -> None:
 
 
 def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
-    """Raise ConfigError for prefixes of the local model, which would have no effect."""
+    """Raise ConfigError for a person's prefixes with the local model, which always writes its own."""
     if given["memory.embedding_model"].value != LOCAL:
         return
-    own = known_model(LOCAL)
+    own = prefixes_of(LOCAL)
     for key, prefix in (("query_prefix", own.query_prefix), ("passage_prefix", own.passage_prefix)):
         found = given[f"memory.{key}"]
         if found.value != prefix:
@@ -126,7 +126,7 @@ def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
 
 
 def config_path(env: Mapping[str, str]) -> Path:
-    """Return the path of the user's file; it may not exist."""
+    """Return the path of the user's `config.toml`; it may not exist."""
     base = env.get("XDG_CONFIG_HOME", "")
     home = env.get("HOME", "")
     if os.path.isabs(base):
@@ -190,7 +190,7 @@ def _read_toml(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _known(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
+def _known_keys(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
     """Return the known keys of a source; add a warning for each unknown one."""
     kept: dict[str, _RawValue] = {}
     for key, found in source:
@@ -210,8 +210,8 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
-    known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
+def _prefix_defaults(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
+    known = prefixes_of(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
         "memory.query_prefix": _RawValue(known.query_prefix, "default"),
         "memory.passage_prefix": _RawValue(known.passage_prefix, "default"),
@@ -222,7 +222,7 @@ def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
 
 
 def _checked(key: str, kind: object, found: _RawValue) -> object:
-    """Return the value in the key's type, or raise ConfigError."""
+    """Return a value in its key's type. Raises ConfigError."""
     try:
         value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
     except msgspec.ValidationError as error:
@@ -242,7 +242,7 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
     return value
 
 
-def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
+def _shown_setting(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
     if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for this host
         name = next(name for name in KEY_NAMES if name == setting.key)
         try:
@@ -252,7 +252,7 @@ def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Sett
         return Setting(name, found, f"{setting.origin}, for {shown_url(endpoint_url(name, config))}")
     if setting.key != "memory.retrieval_min_score" or config.memory.retrieval_min_score is not None:
         return setting
-    why = f"as {config.ungated}" if config.ungated else f"for {config.embedder}"
+    why = f"as {config.ungated_reason}" if config.ungated_reason else f"for {config.embedder}"
     return Setting(setting.key, shown(setting.key, config.min_score), f"default, {why}")
 
 

@@ -7,7 +7,7 @@ use, because only the daemon needs its dependencies.
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 from forged.files import atomic
 from forged.files.atomic import NewFile
 from forged.files.directory_events import DirectoryEvents, drop_lost_watches, unwatched_reason
@@ -79,4 +79,4 @@ __all__ = [
     "upwards",
     "with_hash",
 ]
-__getattr__ = door(__name__, watcher=("Watcher",))
+__getattr__ = lazy_exports(__name__, watcher=("Watcher",))

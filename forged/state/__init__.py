@@ -7,7 +7,7 @@ and opens nothing, so modules that need the file are imported on use.
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ __all__ = [
     "new_event_id",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),

@@ -144,7 +144,7 @@ def _gate(indexer: Indexer, config: Config) -> wire.GateReport:
 
 def _ungated(config: Config) -> str:
     chosen = config.memory.retrieval_min_score
-    return config.ungated if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
+    return config.ungated_reason if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
 
 
 def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
