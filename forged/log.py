@@ -56,6 +56,7 @@ def begin(settings: LogSettings) -> None:
 def _log_uncaught(
     kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None
 ) -> None:
+    """Log an exception that nothing caught, except for an interrupt or an exit."""
     if error is not None and not issubclass(kind, (KeyboardInterrupt, SystemExit)):
         logging.getLogger("forged").error("uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
 
@@ -129,6 +130,7 @@ class LogHandler(logging.Handler):
         super().close()
 
     def _write(self, record: logging.LogRecord) -> None:
+        """Write one record, shortened if it is very long; rotate the log file if it is large."""
         try:
             text = self.format(record)
         except Exception:  # noqa: BLE001 - wrong arguments, or a repr that fails

@@ -55,6 +55,7 @@ def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.
 
 
 def _key_from_file(path: str, env: Mapping[str, str]) -> str:
+    """Return the content of a key file. Raises ConfigError, also if others can read it."""
     if path.startswith("~/"):
         path = f"{env.get('HOME', '')}{path[1:]}"
     if not os.path.isabs(path):
@@ -76,6 +77,7 @@ def _require_private(info: os.stat_result, path: str) -> None:
 
 
 def _key_from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str:
+    """Return the output of a command that prints a key. Raises ConfigError."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:

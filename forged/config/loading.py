@@ -81,9 +81,9 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     """
     warnings: list[str] = []
     sources = (
-        _from_shared(env),
-        _from_file(config_path(env), warnings),
-        _from_environment(env),
+        _shared_values(env),
+        _file_values(config_path(env), warnings),
+        _environment_values(env),
         ((key, _RawValue(value, "flag", is_text=True)) for key, value in (overrides or {}).items()),
     )
     given: dict[str, _RawValue] = {}
@@ -102,7 +102,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     return Loaded(
         config=config,
         settings=tuple(_shown_setting(each, config, env) for each in settings),
-        warnings=(*warnings, *_warnings(config, given)),
+        warnings=(*warnings, *_warnings_of(config, given)),
     )
 
 
@@ -122,7 +122,7 @@ def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
     for key, prefix in (("query_prefix", own.query_prefix), ("passage_prefix", own.passage_prefix)):
         found = given[f"memory.{key}"]
         if found.value != prefix:
-            raise _refusal(f"memory.{key}", found, f"left out: {LOCAL} always writes its own, {prefix!r}")
+            raise _invalid(f"memory.{key}", found, f"left out: {LOCAL} always writes its own, {prefix!r}")
 
 
 def config_path(env: Mapping[str, str]) -> Path:
@@ -141,7 +141,7 @@ def config_path(env: Mapping[str, str]) -> Path:
 # --- sources -----------------------------------------------------------------------------------------
 
 
-def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
+def _shared_values(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for key, names in _SHARED.items():
         name = next((name for name in names if env.get(name)), None)
         if name is not None:
@@ -149,11 +149,11 @@ def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
             yield key, _RawValue(value, f"environment {name}", is_shared=True)
 
 
-def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue]]:
+def _file_values(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue]]:
     for section, table in _read_toml(path).items():
         if section not in _SECTIONS:
             known = (*_SECTIONS, *_FIELDS)
-            warnings.append(f"unknown {section!r} in {path} is ignored{_suggestion(section, known)}")
+            warnings.append(f"unknown {section!r} in {path} is ignored{_spelling_hint(section, known)}")
         elif not isinstance(table, dict):
             raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
         else:
@@ -161,7 +161,7 @@ def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue
                 yield f"{section}.{name}", _RawValue(value, f"file {path}")
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
+def _environment_values(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for name in sorted(env):
         section, separator, key = name.removeprefix("FORGED_").lower().partition("__")
         if not (name.startswith("FORGED_") and separator):
@@ -197,13 +197,13 @@ def _known_keys(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) ->
         if key in _RENAMED:
             raise ConfigError(f"{key} ({found.origin}) is named {_RENAMED[key]}; rename it there")
         if key not in _FIELDS:
-            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
+            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_spelling_hint(key, _FIELDS)}")
         elif not (key.endswith("base_url") and found.value == ""):  # empty means not set
             kept[key] = found
     return kept
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _spelling_hint(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 - 0.2 MB, needed for a typo only
 
     close = difflib.get_close_matches(name, sorted(known), n=1)
@@ -226,19 +226,19 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
     try:
         value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
     except msgspec.ValidationError as error:
-        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind))) from error
+        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind))) from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind)))
+        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind)))
     if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
-        raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
+        raise _invalid(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
-        raise _refusal(key, found, "a URL such as http://proxy.example:3128")
+        raise _invalid(key, found, "a URL such as http://proxy.example:3128")
     if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
-        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
+        raise _invalid(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
     if key == "llm.command" and (allowed := command_problem(str(value))):
-        raise _refusal(key, found, allowed)
+        raise _invalid(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
-        raise _refusal(key, found, "an absolute path or start with ~/")
+        raise _invalid(key, found, "an absolute path or start with ~/")
     return value
 
 
@@ -267,14 +267,14 @@ def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
         yield "network.proxy is not used for it"
 
 
-def _refusal(key: str, found: _RawValue, allowed: str) -> ConfigError:
+def _invalid(key: str, found: _RawValue, allowed: str) -> ConfigError:
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 
-def _allowed(kind: msgspec.inspect.Type) -> str:
+def _allowed_values(kind: msgspec.inspect.Type) -> str:
     match kind:
         case msgspec.inspect.UnionType():
-            return _allowed(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
+            return _allowed_values(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
         case msgspec.inspect.LiteralType():
             return f"one of {', '.join(str(value) for value in kind.values)}"
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
@@ -286,7 +286,7 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
             return "text in quotes"
 
 
-def _warnings(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
+def _warnings_of(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):

@@ -240,7 +240,7 @@ def _temporary_name() -> str:
     return f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
 
 
-def _write(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
+def _write_new(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
     fd = create(directory, name, owner)
     try:
         _write_all(fd, data)
@@ -308,7 +308,7 @@ def _swap_file(directory: int, name: str, data: bytes, mode: int = 0o600, owner:
     """Replace a file durably by a new one with the same name; leave nothing after an error."""
     fresh = _temporary_name()
     try:
-        _write(directory, fresh, data, mode, owner)
+        _write_new(directory, fresh, data, mode, owner)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
     except OSError:
@@ -324,7 +324,7 @@ def move(source: int, name: str, target: int) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _write(target, name, read(source, name))
+        _write_new(target, name, read(source, name))
         os.fsync(target)
         os.unlink(name, dir_fd=source)
     os.fsync(target)

@@ -68,6 +68,7 @@ def lost_links(value: Value) -> int:
 
 
 def _link(value: Value) -> Related:
+    """Return the link of an entry, or of a bare id."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
     return Related(
         one_form(one_text(entry, "id", "")), one_text(entry, "relationship", Relationship.RELATES_TO.value)
@@ -106,6 +107,7 @@ def entities(value: Value) -> tuple[Entity, ...]:
 
 
 def _entity(value: Value) -> Entity:
+    """Return the entity of an entry, or of a bare name. Raises MemoryFormatError."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"name": value}
     if not isinstance(entry.get("name"), str) or not entry["name"]:
         raise MemoryFormatError("`entities` must be a list of names, or of entries with `name`")
@@ -118,6 +120,7 @@ def relations(value: Value) -> tuple[EntityRelation, ...]:
 
 
 def _relation(entry: Value) -> EntityRelation:
+    """Return the relation of an entry. Raises MemoryFormatError."""
     keys: dict[str, Value] = entry if isinstance(entry, dict) else {}
     source, relation, target = (one_text(keys, key, "") for key in ("source", "relation", "target"))
     if not (source and relation and target):
@@ -128,6 +131,7 @@ def _relation(entry: Value) -> EntityRelation:
 
 
 def _weight(text: str) -> float:
+    """Return the weight of a relation as a finite number. Raises MemoryFormatError."""
     try:
         weight = float(text)
     except ValueError:
@@ -143,11 +147,11 @@ def piece(value: Value) -> Piece | None:
         return None
     if not isinstance(value, dict) or not one_text(value, "id", ""):
         raise MemoryFormatError("`document` must be a group of `id`, `index`, `of` and `source`")
-    number, of = (_number(value, key, default) for key, default in (("index", "0"), ("of", "1")))
+    number, of = (_whole_number(value, key, default) for key, default in (("index", "0"), ("of", "1")))
     return Piece(one_text(value, "id", ""), number, of, one_text(value, "source", ""))
 
 
-def _number(header: Mapping[str, Value], key: str, default: str) -> int:
+def _whole_number(header: Mapping[str, Value], key: str, default: str) -> int:
     text = one_text(header, key, default)
     if _WHOLE.fullmatch(text) is None:
         raise MemoryFormatError(f"`{key}` of a document is {text[:40]!r}; write a whole number")
@@ -203,6 +207,7 @@ def read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str,
 
 
 def _version(text: str) -> int:
+    """Return a version as a whole number from 1. Raises MemoryFormatError."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         raise MemoryFormatError(f"`version` is {text[:40]!r}; write a whole number from 1")

@@ -112,11 +112,11 @@ def render(memory: Memory) -> bytes:
 
     Lone surrogates and NUL become `?`. An unknown time is left out: the Go program cannot read an empty one.
     """
-    header, content = "\n".join(_header(memory)), memory.content.replace("\0", "?")
+    header, content = "\n".join(_header_lines(memory)), memory.content.replace("\0", "?")
     return f"---\n{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
 
 
-def _header(memory: Memory) -> Iterator[str]:
+def _header_lines(memory: Memory) -> Iterator[str]:
     yield f"id: {scalar(one_form(memory.id))}"
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text:
@@ -183,7 +183,7 @@ _ESCAPES = {
 
 
 @cache  # this class takes 6 ms to compile, so it is compiled on use
-def _escaped() -> re.Pattern[str]:
+def _escaped_pattern() -> re.Pattern[str]:
     return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 
 
@@ -191,9 +191,9 @@ def scalar(text: str) -> str:
     """Return a text as a YAML scalar, quoted where needed. Characters that UTF-8 cannot hold become `?`."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
+    escaped = _ASCII_ESCAPED if text.isascii() else _escaped_pattern()
     if escaped.search(text) or _reads_as_another_type(text):
-        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape, text) + '"'
+        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape_char, text) + '"'
     if _NEEDS_QUOTES.match(text):
         return "'" + text.replace("'", "''") + "'"
     return text
@@ -207,7 +207,7 @@ def _reads_as_another_type(text: str) -> bool:
     return _EXPONENT.fullmatch(digits) is not None and math.isfinite(float(digits))
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_char(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
     if char in _ESCAPES:
@@ -290,7 +290,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
         id_, text[match.end() :], created_at, created_at if updated_at == created_at else updated_at,
         int(version), scope, _interned(category), _interned(session_id),
         _interned(trigger), supersedes or None,
-        _edges(edges) if edges else (), "", origin,
+        _parse_links(edges) if edges else (), "", origin,
     )  # fmt: skip
     whole = _with_lists(memory, *lists) if any(lists) else memory
     if whole is None:
@@ -307,7 +307,7 @@ def _with_lists(memory: Memory, *lists: str) -> Memory | None:
         Entity(name, _interned(kind), description) for name, kind, description in _groups(_ENTITIES, entities)
     )
     between = tuple(_relation_of(*each) for each in _groups(_RELATIONS, relations))
-    piece = _piece(document) if document else None
+    piece = _parse_piece(document) if document else None
     needed = [*(each.path for each in grounds), *(each.name for each in things)]
     needed += [text for each in between for text in (each.source, each.relation, each.target)]
     if not all(needed) or (piece is not None and not piece.document_id):
@@ -323,7 +323,7 @@ def _groups(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
     return [tuple(map(_unquoted, each)) for each in pattern.findall(text)]
 
 
-def _piece(text: str) -> Piece:
+def _parse_piece(text: str) -> Piece:
     ((document_id, index, of, source),) = _groups(_PIECES, text)
     return Piece(_interned(document_id), int(index), int(of), _interned(source))
 
@@ -332,7 +332,7 @@ def _relation_of(source: str, relation: str, target: str, weight: str) -> Entity
     return EntityRelation(source, _interned(relation), target, float(weight or 1))
 
 
-def _edges(text: str) -> tuple[Related, ...]:
+def _parse_links(text: str) -> tuple[Related, ...]:
     return tuple(Related(id_, _interned(how)) for id_, how in _groups(_EDGES, text))
 
 

@@ -181,12 +181,14 @@ _KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
 
 
 def _begins_with_known_key(text: str) -> bool:
+    """Return True if the first line that is no comment has a known key."""
     first = next((line for line in text.split("\n") if line.strip(" \t\r") and line[0] != "#"), "")
     found = _KEY_LINE.match(first)
     return found is not None and found[1] in KNOWN_KEYS
 
 
 def _line_of(text: str, key: str, first: int) -> int:
+    """Return the line number of a key, from line `first` on; `first` if it is not found."""
     lines = enumerate(text.split("\n"), 1)
     pattern = re.compile(rf"[ \t{{]*[\"']?{key}[\"']?[ \t]*:")
     return next((number for number, line in lines if number >= first and pattern.match(line)), first)
@@ -205,6 +207,7 @@ def _notes_on_keys(memory: Memory, keys: Collection[str], *, has_header: bool) -
 
 
 def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
+    """Return True if the text above the first line of `---` has keys of a memory."""
     fence = _END.search(text)
     if fence is None:
         return False

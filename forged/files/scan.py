@@ -243,6 +243,7 @@ def _listing_or_same(before: Listing, files: dict[str, FileEntry], reason: str) 
 
 
 def _change_key(status: os.stat_result) -> Key:
+    """Return the change key of a file: inode, size, mtime and ctime."""
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 

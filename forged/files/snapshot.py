@@ -180,6 +180,7 @@ def _look_alikes(listing: Listing) -> Iterator[Problem]:
 
 
 def _newest_first(choice: File) -> tuple[int, int, int, str]:
+    """Return the sort key that puts the newest memory first, then the first directory."""
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
 

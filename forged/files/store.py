@@ -103,7 +103,7 @@ class MemoryStore:
             directory = open_folder(self.root.top, folder or self.root.folders[0], way)
             owner = way.owner
             if not folder and way.top is not None:
-                self._known = _place(way.top), _place(os.fstat(directory))
+                self._known = _device_and_inode(way.top), _device_and_inode(os.fstat(directory))
         try:
             yield directory, owner
         finally:
@@ -174,6 +174,7 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def _open_folder(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+        """Open a folder of the root during the block. Raises OSError, StoreError."""
         directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
@@ -189,12 +190,13 @@ class MemoryStore:
             directory = os.open(self._folder, atomic.DIRECTORY)
         except OSError:
             return -1, None
-        if (_place(top), _place(os.fstat(directory))) == self._known:
+        if (_device_and_inode(top), _device_and_inode(os.fstat(directory))) == self._known:
             return directory, atomic.Owner.of(top)
         os.close(directory)
         return -1, None
 
     def _move_file(self, directory: str, name: str, folder: str, note: bytes) -> str:
+        """Move a file into a new trash folder, with its note; return its path there."""
         with atomic.explained(f"cannot move {directory}/{name}"), self._open_folder(directory) as source:
             kept_at = atomic.new_directory(folder)
             target = os.open(kept_at, atomic.DIRECTORY)
@@ -262,7 +264,7 @@ def _places_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str,
     ]
 
 
-def _place(found: os.stat_result) -> tuple[int, int]:
+def _device_and_inode(found: os.stat_result) -> tuple[int, int]:
     """Return device and inode."""
     return found.st_dev, found.st_ino
 

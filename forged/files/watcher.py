@@ -105,7 +105,7 @@ class Watcher:
             while True:
                 began = time.monotonic()
                 try:
-                    await self._follow(thread)
+                    await self._run_in_thread(thread)
                 except Exception as error:  # noqa: BLE001 - supervisor: a backend may raise anything
                     if self._handle_root_error(error):
                         continue
@@ -116,7 +116,7 @@ class Watcher:
             self._set_state("stopped")
             thread.shutdown(wait=False)
 
-    async def _follow(self, thread: ThreadPoolExecutor) -> None:
+    async def _run_in_thread(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._watch_in_thread, loop)
         session.add_done_callback(ignore_failure)  # the waiting task may be cancelled

@@ -54,6 +54,7 @@ class _HeaderReader:
         self._line = 0  # the last line with a part of a value
 
     def values(self) -> Header:
+        """Read the whole header: values of known keys, and the lines of all others."""
         self._take()
         event = self._take()
         if isinstance(event, yaml.StreamEndEvent):
@@ -101,6 +102,7 @@ class _HeaderReader:
         return event
 
     def _read_value(self, event: yaml.Event, depth: int) -> Value:
+        """Return the value that begins with an event: text, tuple, dict or None."""
         if depth > MAX_DEPTH:
             raise MemoryFormatError("the front matter is nested too deeply")
         if isinstance(event, yaml.ScalarEvent):
@@ -141,6 +143,7 @@ def _last_line(event: yaml.ScalarEvent) -> int:
 
 
 def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | yaml._yaml.Mark]:
+    """Return the positions where an event starts and ends."""
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark, event.end_mark

@@ -197,14 +197,14 @@ class CaptureLog(Rows[CaptureLogEntry]):
             return
         self._tidied_at = now
         with self._lock:
-            self._drop([key for key, each in self.items() if each.until <= now])
+            self._drop_rows([key for key, each in self.items() if each.until <= now])
 
-    def _drop(self, keys: Collection[str]) -> None:
+    def _drop_rows(self, keys: Collection[str]) -> None:
         """Delete entries, also from the queues of their sessions."""
         for key in keys:
             if (each := self[key]).unreported and key in self.due.get(each.session_id, ()):
                 self.due[each.session_id].remove(key)
-        super()._drop(keys)
+        super()._drop_rows(keys)
 
 
 def gist(text: str) -> str:

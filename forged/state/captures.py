@@ -246,10 +246,10 @@ class CaptureParts(Rows[_CapturePartRow]):
             clock=clock,
         )
 
-    def _replace(self, rows: Mapping[str, CachedRow[_CapturePartRow]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[_CapturePartRow]]) -> None:
         """Replace all rows and index their parts."""
         self._numbers: dict[str, set[int]] = {}  # numbers of the stored parts
-        super()._replace(rows)
+        super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[_CapturePartRow] | None], *, renew: bool = True) -> None:
         """Apply changes and index their parts."""

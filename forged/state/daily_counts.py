@@ -104,7 +104,7 @@ class Agents(Rows[AgentDay]):
     def record_event(self, agent: str, event: str, version: str = "") -> None:
         """Record the newest hook event of an agent, its time, and the agent's version if known."""
         known = self._counts_today(agent)
-        self._put(
+        self._put_today(
             agent,
             replace(known, last_event=event, last_event_at=self._now(), version=version or known.version),
         )
@@ -113,12 +113,12 @@ class Agents(Rows[AgentDay]):
         """Add turns of an agent to its counts of today; some may be skipped or of an unknown prompt."""
         known = self._counts_today(agent)
         turns, skipped, unknown = known.turns + turns, known.skipped + skipped, known.unknown + unknown
-        self._put(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
+        self._put_today(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
 
     def record_failure(self, agent: str, why: str) -> None:
         """Count a failed hook of an agent; record the reason and the time."""
         known = self._counts_today(agent)
-        self._put(
+        self._put_today(
             agent, replace(known, failed=known.failed + 1, last_failure=why, last_failure_at=self._now())
         )
 
@@ -136,9 +136,11 @@ class Agents(Rows[AgentDay]):
         return utc(round(self._clock()))
 
     def _counts_today(self, agent: str) -> AgentDay:
+        """Return the counts of an agent on the local day, zeros if there are none."""
         return self.get(f"{agent} {self.today}", AgentDay())
 
-    def _put(self, agent: str, known: AgentDay) -> None:
+    def _put_today(self, agent: str, known: AgentDay) -> None:
+        """Set the counts of an agent on the local day."""
         self.update({f"{agent} {self.today}": known})
 
 

@@ -126,15 +126,15 @@ class Database:
             self._holder.sign()
             return result
 
-        return await self._in_thread(opened)
+        return await self._run_in_thread(opened)
 
     async def sign(self) -> None:
         """Record for other daemons that this one has the file open."""
-        await self._in_thread(self._holder.sign)
+        await self._run_in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Run `work` in one transaction, return its result; it may raise sqlite3's errors and StoreError."""
-        return await self._in_thread(partial(self.change, work, durable=durable))
+        return await self._run_in_thread(partial(self.change, work, durable=durable))
 
     async def commit(self, *changes: Change, durable: bool = True) -> None:
         """Write changes in one transaction, then apply them. Raises StoreError; then nothing has changed."""
@@ -145,7 +145,7 @@ class Database:
                 change.apply()
 
         if any(not change.is_empty for change in changes):
-            await self._in_thread(committed)
+            await self._run_in_thread(committed)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Schedule `work` in the thread, where it may call `change`. Raises StoreError if that has ended."""
@@ -184,7 +184,7 @@ class Database:
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-        await self._in_thread(erased)
+        await self._run_in_thread(erased)
 
     async def close(self) -> None:
         """Close the file if it is open, which empties its journal, and end the thread."""
@@ -196,7 +196,7 @@ class Database:
                 self._connection = None
 
         with contextlib.suppress(StoreError):
-            await self._in_thread(closed)
+            await self._run_in_thread(closed)
         self._thread.shutdown(wait=False)
 
     def _shrink_journal(self) -> None:
@@ -211,7 +211,7 @@ class Database:
             raise StoreError(self._closed_for)
         return self._connection
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
             working = asyncio.get_running_loop().run_in_executor(self._thread, work)
         except RuntimeError as error:  # the thread has ended or cannot be started
@@ -227,7 +227,7 @@ def connect(path: str) -> Connection:
     import sqlite3  # noqa: PLC0415 - 12 ms, not needed at the start
 
     with explained(path):
-        _make_private(path)
+        _create_private(path)
         try:
             return _configure(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None))
         except sqlite3.OperationalError as error:
@@ -262,7 +262,7 @@ def _configure(connection: Connection) -> Connection:
     return connection
 
 
-def _make_private(path: str) -> None:
+def _create_private(path: str) -> None:
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     descriptor = os.open(path, _FILE, 0o600)
     try:

@@ -52,6 +52,7 @@ class Holder:
             self._descriptor = -1
 
     def _write(self, descriptor: int) -> None:
+        """Lock the open file and write the record. Raises OSError if it is not this user's or locked."""
         if not _is_ours(descriptor):
             raise OSError(f"{self._path} is not a file of yours")
         os.fchmod(descriptor, 0o600)

@@ -171,9 +171,9 @@ class InjectedSets(Rows[InjectedSet]):
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 
-    def _replace(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
         self.now, self._of_session, self._of_memory = {}, defaultdict(dict), defaultdict(dict)
-        super()._replace(rows)
+        super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
         """Store rows; update `now` and the look-ups by session and by memory."""
@@ -181,7 +181,7 @@ class InjectedSets(Rows[InjectedSet]):
             old = self._kept.get(name)
             before, after = _mentions(old.value if old else None), _mentions(kept.value if kept else None)
             for each in before - after:
-                _discard(self._of_memory, each, name)
+                _discard_from(self._of_memory, each, name)
             for each in after - before:
                 self._of_memory[each][name] = None
             key = _key.decode(name)
@@ -189,7 +189,7 @@ class InjectedSets(Rows[InjectedSet]):
                 self.now[key] = kept.value
                 self._of_session[key.agent, key.session_id][key] = None
             elif self.now.pop(key, None) is not None:
-                _discard(self._of_session, (key.agent, key.session_id), key)
+                _discard_from(self._of_session, (key.agent, key.session_id), key)
         super()._apply(rows, renew=renew)
 
 
@@ -200,7 +200,7 @@ def _mentions(injected: InjectedSet | None) -> set[_Memory]:
     return named | {(each.root, each.of) for each in entries if each.of}
 
 
-def _discard(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str, str], each: T) -> None:
+def _discard_from(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str, str], each: T) -> None:
     found[key].pop(each, None)
     if not found[key]:
         del found[key]

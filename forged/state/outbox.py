@@ -58,6 +58,7 @@ class Outbox:
         self._next = 1
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read the headings of all writes; return a function that takes them over."""
         rows = self._table.read_all(connection)
         headings = {int(row.key): _heading(row.value) for row in rows if row.key.isdecimal()}
 
@@ -100,7 +101,7 @@ class Outbox:
             self._check_room(fresh)
         self._next += len(fresh)
         await self._database.run(partial(self._change, fresh, gone))
-        self._drop(gone)
+        self._drop_headings(gone)
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
     async def oldest(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
@@ -112,7 +113,7 @@ class Outbox:
         """Delete writes that the server has. After a power cut one may be sent twice, which is harmless."""
         if positions:
             await self._database.run(partial(self._change, {}, positions), durable=False)
-            self._drop(positions)
+            self._drop_headings(positions)
 
     async def refuse(self, position: int, write: Write, why: str) -> None:
         """Set aside a write that the server will never accept."""
@@ -129,18 +130,17 @@ class Outbox:
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
         """Delete pending writes that these removals cancel."""
-        await self._remove(self._cancelled_by(removals))
+        await self._erase(self._cancelled_by(removals))
 
     async def forget(self, ids: Collection[str]) -> None:
         """Delete pending writes of these memories of any owner; their removals stay."""
-        await self._remove(
-            self._positions(lambda heading: heading.id in ids and heading.kind not in REMOVALS)
-        )
+        await self._erase(self._positions(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
 
-    async def _remove(self, gone: Sequence[int]) -> None:
+    async def _erase(self, gone: Sequence[int]) -> None:
+        """Delete writes at these positions, durably."""
         if gone:
             await self._database.run(partial(self._change, {}, gone))
-            self._drop(gone)
+            self._drop_headings(gone)
 
     def _cancelled_by(self, removals: Sequence[Write]) -> list[int]:
         """Return positions of writes that removals cancel."""
@@ -159,16 +159,19 @@ class Outbox:
         """Return positions of headings that a predicate accepts."""
         return [position for position, (heading, _) in self._headings.items() if meant(heading)]
 
-    def _drop(self, positions: Iterable[int]) -> None:
+    def _drop_headings(self, positions: Iterable[int]) -> None:
+        """Drop the headings of deleted writes from memory."""
         for position in positions:
             self._headings.pop(position, None)
 
     def _change(self, fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
+        """Delete and write rows in a transaction."""
         self._table.erase(connection, *map(_key, gone))
         for position, write in fresh.items():
             self._table.write(connection, _key(position), write)
 
     def _read(self, positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
+        """Return the writes that are still at these positions, with rows."""
         rows = ((position, self._table.read(connection, _key(position))) for position in positions)
         return [(position, write) for position, write in rows if write is not None]
 

@@ -47,6 +47,7 @@ class Pauses:
         self.changed_at = 0.0
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read pauses, doubt and the time of the last change; return a function that takes them over."""
         places = [row.key for row in self._table.read_all(connection)]
         note, changed_at = meta_value(connection, NOTE), meta_value(connection, CHANGED)
         return lambda: self.restore(places, note, changed_at)
@@ -79,6 +80,7 @@ class Pauses:
             self.changed_at = max(self.changed_at, int(changed_at) / 1000)
 
     def _change(self, place: str, paused: bool, now: int, connection: Connection) -> None:
+        """Write or delete a pause and the time of the change; one for everywhere ends the doubt."""
         put(connection, "meta", CHANGED, str(now))
         if paused:
             self._table.write(connection, place, value=True)

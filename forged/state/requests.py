@@ -97,7 +97,7 @@ class Requests:
             try:
                 self._database.submit(self._write_waiting)
             except StoreError as error:
-                self._fail(self._take_waiting(), error)
+                self._fail_all(self._take_waiting(), error)
         return done
 
     async def of(self, key: str) -> RequestOutcome | None:
@@ -115,7 +115,8 @@ class Requests:
             taken, self._waiting = self._waiting, []
         return taken
 
-    def _fail(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
+    def _fail_all(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
+        """Set an error on the futures of waiting writes."""
         for _, done in waiting:
             done.set_exception(error)
 
@@ -125,7 +126,7 @@ class Requests:
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
         except BaseException as error:
-            self._fail(waiting, error)
+            self._fail_all(waiting, error)
             raise
         for change in self._changes:
             change.apply()
@@ -174,6 +175,7 @@ class Requests:
         return self._table.read(connection, key)
 
     def _forget(self, memory_ids: frozenset[str], connection: Connection) -> None:
+        """Empty the rows of requests that wrote these memories; their keys stay."""
         for row in tuple(self._table.read_all(connection)):
             if row.value.memory_id in memory_ids:
                 self._table.write(connection, row.key, RequestOutcome("", "", row.value.existed), row.at)

@@ -59,7 +59,7 @@ class Rows(Table[V], Mapping[str, V]):
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
         self._weigh = weigh or (lambda value: len(self.encode(value)) if most_bytes < _NO_BOUND else 0)
         self._kept: dict[str, CachedRow[V]]  # oldest first
-        self._replace({})
+        self._replace_all({})
         self._lock = threading.Lock()  # changes come from the event loop and the database's thread
         self._unsaved, self._warned = set[str](), False
 
@@ -87,7 +87,7 @@ class Rows(Table[V], Mapping[str, V]):
             fresh = self._cached_rows(values, at, renew=renew)
             self._apply(fresh, renew=renew)
             self._unsaved.update(fresh)
-            self._drop(self._keys_over_limit({}))
+            self._drop_rows(self._keys_over_limit({}))
 
     def hold(self, values: Mapping[str, V | None]) -> None:
         """Put rows in memory only; they are not written later."""
@@ -138,7 +138,7 @@ class Rows(Table[V], Mapping[str, V]):
     def tidy(self) -> None:
         """Remove rows that are too old or too many."""
         with self._lock:
-            self._drop(self._keys_over_limit({}))
+            self._drop_rows(self._keys_over_limit({}))
 
     def load(self, connection: Connection) -> Callable[[], object]:
         """Read all rows; the returned function takes them over. Raises Damaged."""
@@ -148,14 +148,14 @@ class Rows(Table[V], Mapping[str, V]):
         """Take over the contents of the file at open; rows that were put earlier win or are merged."""
         with self._lock:
             early = self._kept
-            ordered = sorted(found, key=lambda row: row.at)
-            self._replace({row.key: CachedRow(row.value, row.at, self._weigh(row.value)) for row in ordered})
+            rows = sorted(found, key=lambda row: row.at)
+            self._replace_all({row.key: CachedRow(row.value, row.at, self._weigh(row.value)) for row in rows})
             for key, kept in early.items():
                 before, value = self._kept.get(key), kept.value
                 if before is not None and self._merge is not None:
                     value = self._merge(before.value, kept.value)
                 self._apply({key: CachedRow(value, kept.at, self._weigh(value))})
-            self._drop(self._keys_over_limit({}))
+            self._drop_rows(self._keys_over_limit({}))
 
     def _cached_rows(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
@@ -184,7 +184,7 @@ class Rows(Table[V], Mapping[str, V]):
                 count, size = count - 1, size - old.size
         return gone
 
-    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._kept, self.bytes = {}, 0
         self._apply(rows)
 
@@ -197,11 +197,11 @@ class Rows(Table[V], Mapping[str, V]):
             if kept is not None:
                 self._kept[key] = kept
 
-    def _drop(self, keys: Collection[str]) -> None:
+    def _drop_rows(self, keys: Collection[str]) -> None:
         self._apply(dict.fromkeys(keys))
         self._unsaved.update(keys)
 
-    def _write(self, rows: Mapping[str, CachedRow[V] | None], connection: Connection) -> None:
+    def _write_rows(self, rows: Mapping[str, CachedRow[V] | None], connection: Connection) -> None:
         self.erase(connection, *(key for key, kept in rows.items() if kept is None))
         for key, kept in rows.items():
             if kept is not None:
@@ -219,7 +219,7 @@ class _DurableChange(Generic[V]):
         with self.table._lock:
             self._gone = self.table._keys_over_limit(self._rows)
         self.table.erase(connection, *self._gone)
-        self.table._write(self._rows, connection)
+        self.table._write_rows(self._rows, connection)
 
     def apply(self) -> None:
         with self.table._lock:
@@ -234,7 +234,7 @@ class _PendingChange(Generic[V]):
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
 
     def write(self, connection: Connection) -> None:
-        self.table._write(self._rows, connection)
+        self.table._write_rows(self._rows, connection)
 
     def apply(self) -> None:
         with self.table._lock:
@@ -254,9 +254,9 @@ class MemoryRows(Rows[V]):
         """Return all rows of a root, by the memory's id; the mapping is live."""
         return self._by_root.get(root, {})
 
-    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._by_root = {}
-        super()._replace(rows)
+        super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[V] | None], *, renew: bool = True) -> None:
         super()._apply(rows, renew=renew)

@@ -138,6 +138,7 @@ class State:
         await self._database.close()
 
     async def _save(self) -> None:
+        """Save the write-behind rows of all tables, and the holder's record."""
         with contextlib.suppress(StoreError):
             await self._database.sign()
         for table in self._database.tables:
@@ -190,10 +191,12 @@ class State:
         return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:
+        """Open the file at `path`, or a new one if it is damaged. Raises StoreError."""
         with explained(path):
             return damage.open_or_repair(path, self._copy, self._database.tables)
 
     def _load_tables(self, connection: Connection) -> list[Callable[[], object]]:
+        """Read all tables; return the functions that take their rows over in the event loop."""
         return [table.load(connection) for table in self._database.tables]
 
     async def _copy_daily(self) -> None:

@@ -85,6 +85,7 @@ class TrustRecords:
         self.decisions = 0  # number of changes of the counting files
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read approvals and hashes of files from git; return a function that takes them over."""
         approved = [_split_key(row.key) for row in self._approvals.read_all(connection)]
         from_git = [_split_key(row.key) for row in self._git_table.read_all(connection)]
 

@@ -46,7 +46,7 @@ class CaptureExcluder:
         self._until: dict[tuple[str, str], float] = {}
         self._fresh: dict[str, Exclude] = {}
         self.unreported: dict[str, Exclude] = {}
-        self._as_it_is: dict[str, str] = {}
+        self._left_as_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
     def keep_out(self, root: Root) -> None:
@@ -114,7 +114,7 @@ class CaptureExcluder:
             return f"git ignores captured memories here, by a line in {record.common}/info/exclude"
         if (record.choice or self._default) == "commit":
             return "captured memories may be committed here, as you chose"
-        return self._as_it_is.get(root.top, "")
+        return self._left_as_is.get(root.top, "")
 
     def notice(self, top: str) -> str:
         """Return the sentence about an added line that was not reported yet, and count it as reported."""
@@ -195,7 +195,7 @@ class CaptureExcluder:
             logger.warning("exclude left alone top=%s reason=%s", top, error)
             return
         self.problems.pop(top, None)
-        self._as_it_is[top] = _AS_IT_IS.get(became, "")
+        self._left_as_is[top] = _AS_IT_IS.get(became, "")
         if became in {"added", "there"}:
             record = self._change_record(record, has_line=True)
             if not record.is_reported:

@@ -80,7 +80,7 @@ class Git:
         )
 
     @cached_property
-    def _algorithm(self) -> str:
+    def _hash_algorithm(self) -> str:
         return self._run("rev-parse", "--show-object-format").decode().strip()
 
     def branch(self) -> str:
@@ -127,7 +127,7 @@ class Git:
         return blob == self._blob_name(b"")
 
     def _blob_name(self, data: bytes) -> str:
-        return hashlib.new(self._algorithm, b"blob %d\0" % len(data) + data).hexdigest()
+        return hashlib.new(self._hash_algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
     def existing_objects(self, blobs: Iterable[str]) -> frozenset[str]:
         """Return those of these objects that the repository has."""
@@ -195,6 +195,7 @@ class Git:
         return tuple(sorted({found[name][0] for name in wanted if name in found}))
 
     def _refs(self, *patterns: str) -> dict[str, tuple[str, ...]]:
+        """Return the matching refs by name: object, upstream, its remote, and the target if symbolic."""
         output = self._run("for-each-ref", _REFS, *patterns).decode("utf-8", "replace")
         return {name: tuple(rest) for name, *rest in (line.split("\0") for line in output.splitlines())}
 

@@ -116,6 +116,7 @@ def identity_of(path: str) -> str:
 
 
 def _birth_ns(path: str, status: os.stat_result) -> int:
+    """Return the birth time of a file in nanoseconds, 0 if the system does not know it."""
     if not sys.platform.startswith("linux"):
         return int(getattr(status, "st_birthtime", 0) * 1_000_000_000)
     statx, buffer = _statx(), ctypes.create_string_buffer(_STATX_BYTES)

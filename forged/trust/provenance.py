@@ -132,8 +132,8 @@ class Repository:
             except (GitFailed, OSError) as error:
                 return _refuse_all(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, OTHER_BRANCH) - from_git
-        return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
+        theirs = _hashes_judged(verdicts, OTHER_BRANCH) - from_git
+        return AdmissionDecision(_hashes_judged(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
         """Decide on files of a root that was never asked about: content unknown to git is the person's.
@@ -152,21 +152,21 @@ class Repository:
             except (GitFailed, OSError) as error:
                 return _refuse_all(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, FROM_GIT)
-        return AdmissionDecision(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
+        theirs = _hashes_judged(verdicts, FROM_GIT)
+        return AdmissionDecision(_hashes_judged(verdicts, ""), refused, MOVING in refused.values(), theirs)
 
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
         """Return refusals of files in linked folders by path, and the other files."""
         foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
-        linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
+        linked = {each.path: LINKED for each in candidates if self._relative_folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
 
-    def _folder(self, candidate: UnrecordedFile) -> str:
+    def _relative_folder(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(os.path.dirname(candidate.path), self._top)
 
-    def _relative(self, candidate: UnrecordedFile) -> str:
+    def _relative_path(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(candidate.path, self._top)
 
     def _verdicts_of(
@@ -214,10 +214,10 @@ class Repository:
         """Find the possible blobs of files: by bytes, and by the index if git wrote or compared them."""
         found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
-        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
-        odd = self._git.with_marker_size([self._relative(each) for each in unmerged])
+        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative_path(each)))]
+        odd = self._git.with_marker_size([self._relative_path(each) for each in unmerged])
         for each in candidates:
-            path = self._relative(each)
+            path = self._relative_path(each)
             entry = entries.get(path)
             if path in odd:
                 found.verdicts[each] = CONFLICT
@@ -254,7 +254,7 @@ class Repository:
         known = self._git.existing_objects(wanted)
         verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
         verdicts |= self._merges_in([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
-        paths = {each: self._relative(each) for each in blobs if each not in verdicts}
+        paths = {each: self._relative_path(each) for each in blobs if each not in verdicts}
         if paths:
             with_cr = {path for each, path in paths.items() if len(blobs[each]) > 1}
             transformed = self._git.transformed_paths(list(paths.values()), with_cr)
@@ -279,7 +279,7 @@ class Repository:
         return verdicts
 
 
-def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
+def _hashes_judged(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 

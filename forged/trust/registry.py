@@ -218,6 +218,7 @@ class TrustRegistry:
         return await self.describe(top)
 
     def _tracked(self, root: Root, memory_ids: frozenset[str]) -> frozenset[str]:
+        """Return those of these memories whose file git may bring back; all if git cannot be asked."""
         if not memory_ids or root.in_git or not _lies_in_git(root.top):
             return frozenset()
         record = self._admission.state_of(root.top).record
