@@ -63,7 +63,7 @@ class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class CaptureLog(Rows[CaptureLogEntry]):
-    """Log of kept and refused statements. One for the daemon; lives in its event loop.
+    """Table of kept and refused statements. One for the daemon; lives in its event loop.
 
     `due` has the keys of each session's unreported entries, oldest first.
     """

@@ -46,7 +46,7 @@ def digests(said: Iterable[Utterance], key: str) -> bytes:
 
 
 class CaptureCursor(msgspec.Struct, frozen=True):
-    """Digests of a session's classified messages in order, and runs of messages with one time."""
+    """Digests of a session's judged messages in order, and how many of them were sent at which time."""
 
     digests: bytes = b""
     runs: tuple[Run, ...] = ()
@@ -119,7 +119,7 @@ def _places_by_digest(known: bytes, window: bytes) -> tuple[int | None, ...]:
 
 
 def new_digests(window: bytes, places: Sequence[int | None]) -> bytes:
-    """Return the digests of a window's new messages."""
+    """Return the digests of those messages of a window that have no place in a cursor."""
     return b"".join(_digest_at(window, at) for at, place in enumerate(places) if place is None)
 
 
@@ -192,7 +192,7 @@ class LearnedSessions(Rows[LearnedSession]):
         )
 
     def joined_cursor(self, session: str, live: CaptureCursor) -> CaptureCursor:
-        """Return the cursor of all known messages of a session, learned or live."""
+        """Return a cursor of all messages of a session: learned ones, then those of its live cursor."""
         kept = self._kept.get(session)
         if kept is None:
             return live

@@ -54,7 +54,7 @@ _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_REA
 
 
 class Damaged(StoreError):  # noqa: N818 - reads as the state it names
-    """The file has other content than was written to it."""
+    """The database file has other content than was written to it."""
 
 
 class _DiskFullError(StoreError):
@@ -155,7 +155,7 @@ class Database:
             raise StoreError(f"{self.path} is closed") from error
 
     def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `work` as `run` does, for a caller in the thread."""
+        """Run `work` in one transaction and return its result, for a caller in the file's thread."""
 
         def once() -> T:
             with explained(self.path), transaction(self._require_open(), durable=durable) as connection:
@@ -276,7 +276,7 @@ def _create_private(path: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Connection]:
-    """Run the block in one transaction."""
+    """Run the block in one transaction of the connection; `durable` waits for the disk."""
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -321,7 +321,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 class Outdated(StoreError):  # noqa: N818 - names what the file is
-    """The file is whole and has an older format."""
+    """The database file is whole, but an older forged with another format wrote it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"an older forged has written it (format {number})")

@@ -49,7 +49,7 @@ class EventTables:
         return lambda: self._restored(stored)
 
     def remove(self, connection: Connection, event_id: str) -> None:
-        """Delete a waiting event and its documents."""
+        """Delete a waiting event and the memories decided for it."""
         self.waiting.erase(connection, event_id)
         self.journal.erase(connection, event_id)
 

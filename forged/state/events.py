@@ -89,11 +89,11 @@ class EventStore:
         return event_id in self._sizes or event_id in self._journalled
 
     def documents(self, event_id: str) -> Decision | None:
-        """Return the documents decided for an event, or None."""
+        """Return the memories decided for an event, or None if none was decided on."""
         return self._documents.get(event_id)
 
     def stored_roots(self, event: Event) -> list[tuple[Root, str]]:
-        """Return the roots of an event and its documents, each with its identity at that time."""
+        """Return the roots of an event and its decided memories, each with its identity at that time."""
         stored = [*zip(event.roots, event.identities, strict=False)]
         return stored + [(each.root, each.identity) for each in self._documents.get(event.id, ())]
 
@@ -163,7 +163,7 @@ class EventStore:
         self._journalled.add(event_id)
 
     async def rewrite(self, left: CutEvent) -> None:
-        """Replace an event and its documents by what is left after a cut, unless it is gone."""
+        """Replace an event and its decided memories by what a cut left of them, unless they are gone."""
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
             self._documents[event_id] = left.documents
@@ -249,7 +249,7 @@ class EventStore:
         return dropped > 0
 
     async def cut_dead(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove sentences with an unwanted text from dead events; empty events are deleted."""
+        """Cut forgotten texts from dead events and delete empty ones; return the counts."""
         done, gone = await self._run(partial(self._tables.cut_dead, unwanted))
         self.dead_count -= gone
         return done
@@ -280,7 +280,7 @@ class EventStore:
         self.trouble = ""
 
     def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
-        """Rewrite an event and its documents in a transaction."""
+        """Replace an event and its decided memories in a transaction."""
         event_id = left.event.id
         # An event that is missing was removed meanwhile.
         if waits and self._tables.waiting.erase(connection, event_id):

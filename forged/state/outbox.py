@@ -75,7 +75,7 @@ class Outbox:
 
     @property
     def set_aside(self) -> tuple[Write, ...]:
-        """Return writes that the server refused for good, without rows."""
+        """Return the writes that the server refused for good, with the reason and without rows."""
         return tuple(heading for heading, _ in self._headings.values() if heading.refused)
 
     def count(self, kinds: Collection[str]) -> int:
@@ -83,13 +83,13 @@ class Outbox:
         return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
 
     def pieces_of(self, document: str) -> frozenset[str]:
-        """Return ids of the pieces of a document that are to be written."""
+        """Return the ids of those pieces of a document whose write is pending."""
         waiting = (heading for heading, _ in self._headings.values() if not heading.refused)
         return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
 
     @property
     def documents_to_remove(self) -> frozenset[str]:
-        """Return the documents that are to be removed."""
+        """Return the ids of documents whose removal is queued."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:

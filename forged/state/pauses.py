@@ -53,7 +53,7 @@ class Pauses:
         return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:
-        """Pause or resume the repository of this top, or everything with None; durable on return.
+        """Pause or resume the repository of a top, or everything if it is None; durable on return.
 
         Raises StoreError; then a pause holds until the daemon ends, and a resumption has no effect.
         """

@@ -210,7 +210,7 @@ class Removal:
         return any(map(self._trust.own, look.root.identities))
 
     def expired(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
-        """Return the memories whose rows are to be erased: their files were missing on too many days.
+        """Return the memories whose rows are to be erased: no file of theirs was found on too many days.
 
         `tracked` are those whose file git may bring back.
         """

@@ -202,7 +202,7 @@ def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, 
             if str(folder) in each._folders and due[number] is not None:
                 due[number] = None if None in changed else due[number] | changed
         if step == "overflow":
-            with directory_events._KERNEL._held():
+            with directory_events._KERNEL._locked():
                 for waiting in directory_events._KERNEL._waiting.values():
                     for pending in waiting:
                         directory_events._mark_lost(pending)

@@ -202,7 +202,7 @@ async def main():
         state.events.set_decision(event(1).id, documents())
         syscalls.NUMBERS["fdatasync"] = 75
         syscalls.NUMBERS["pwrite64"] = 18
-        await state._database._in_thread(lambda: syscalls.fail({call}=errno.{error}))
+        await state._database._run_in_thread(lambda: syscalls.fail({call}=errno.{error}))
         events = state.events
         for attempt in (events.put(event(2)), events.journal(event(1).id), events.give_up(event(1), "no")):
             try:

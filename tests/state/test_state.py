@@ -40,7 +40,7 @@ async def test_only_spending_does_not_wait_for_the_disk(directory):
     async with opened(directory, governor) as state:
         real = state._database._connection
         statements: list[str] = []
-        await state._database._in_thread(lambda: real.set_trace_callback(statements.append))
+        await state._database._run_in_thread(lambda: real.set_trace_callback(statements.append))
         governor.spend("hyde")
         for name, work in (
             ("put", state.events.put(event())),
