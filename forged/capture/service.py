@@ -317,7 +317,7 @@ class CaptureService:
         """
         self._restored.clear()
         try:
-            await self._state.opened()
+            await self._state.wait_until_open()
             self._restore()
         finally:
             self._restored.set()

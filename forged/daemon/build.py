@@ -227,7 +227,7 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:
     """Return the reason why no text of these tops may leave, or "", once the state is read."""
-    await state.opened()
+    await state.wait_until_open()
     return state.pauses.reason(tops)
 
 

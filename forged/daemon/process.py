@@ -118,7 +118,7 @@ def note_seen(daemon: Daemon, event: BuildEvent) -> None:
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:
     """Write once to each disk with memories or state: it may have been full before."""
-    await daemon.trust.opened()
+    await daemon.trust.wait_until_open()
     roots = [Root(daemon.resolver.home, Scope.USER)]
     roots += [Root(top, Scope.REPO) for top in await daemon.trust.known_tops()]
     folders = [state_dir, *(root.directories[0] for root in roots)]

@@ -61,7 +61,7 @@ class MemoryStore:
 
         Raises MemoryExists if the id exists, StoreError if it cannot be stored; nothing is left then.
         """
-        path, data = self.path_of(memory.id), self.checked(memory)
+        path, data = self.path_of(memory.id), self.checked_bytes(memory)
         with atomic.explained(f"cannot write {path}"), self.open_to_write() as (folder, owner):
             try:
                 atomic.publish(folder, os.path.basename(path), data, owner)
@@ -73,14 +73,14 @@ class MemoryStore:
         """Return the path of a new memory's file."""
         return f"{self._folder}/{memory_id}.md"
 
-    def checked(self, memory: Memory) -> bytes:
+    def checked_bytes(self, memory: Memory) -> bytes:
         """Return the bytes of a new memory's file. Raises StoreError if they could not be read back."""
         if not is_valid_id(memory.id):
             raise StoreError(
                 f"{memory.id[:80]!r} is not a valid id for a new memory; use "
                 "mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
-        data = self.rendered(memory)
+        data = self.file_bytes(memory)
         # Never acknowledge a memory that cannot be read back.
         try:
             reading = read(data, self.root.scope, memory.id)
@@ -109,7 +109,7 @@ class MemoryStore:
         finally:
             os.close(directory)
 
-    def rendered(self, memory: Memory) -> bytes:
+    def file_bytes(self, memory: Memory) -> bytes:
         """Return the bytes that `write` puts into the file of a memory."""
         return render(msgspec.structs.replace(memory, scope=self.root.scope))
 

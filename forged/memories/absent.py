@@ -34,7 +34,7 @@ async def follow_absent(memories: MemoryParts) -> None:
 
 async def sweep_absent(memories: MemoryParts, now: float) -> None:
     """Count the day of a time (Unix seconds) for all missing files, and erase rows that are due."""
-    await memories.state.opened()
+    await memories.state.wait_until_open()
     if memories.state.problem:
         return
     home, swept = memories.resolver.home, 0

@@ -280,7 +280,7 @@ async def _step(memories: MemoryParts) -> None:
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     async with memories.ingesting:
         index = memories.indexer.open(root)
         there = await _documents_there(memories, index)

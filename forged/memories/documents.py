@@ -86,7 +86,7 @@ async def ingest(
 
     Returns their fates, the root, and the generation that shows them.
     """
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     index = await org_index(memories, place, make=not only_shows)
     outcomes: list[DocumentOutcome] = []
     generation = index.generations.wanted

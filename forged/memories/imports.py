@@ -89,7 +89,7 @@ async def prepare(
 
     Raises what `check` raises.
     """
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     index = root_of(memories, place, terms.scope)
     there = await asyncio.to_thread(_contents_of, await look(memories, index))
     # A text forgotten in the repository does not come back for the user, nor the reverse.

@@ -231,7 +231,7 @@ async def resume(memories: MemoryParts) -> None:
     intents = memories.state.intents
     intents.resumed.clear()
     try:
-        await memories.state.opened()
+        await memories.state.wait_until_open()
         for intent in tuple(intents.values()):
             await _resume(memories, intent)
     finally:

@@ -166,7 +166,7 @@ async def _next_version(
 
 async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
     """Return the result of a repeated request, or None."""
-    await memories.state.opened()
+    await memories.state.wait_until_open()
     try:
         known = await memories.state.requests.of(key)
     except StoreError:  # the writer reports it

@@ -69,7 +69,7 @@ class OutboxReplay:
 
     async def run(self) -> None:
         """Send queued writes until cancelled."""
-        await self._state.opened()
+        await self._state.wait_until_open()
         wait_s = _FIRST_S
         while True:
             self._woken.clear()

@@ -80,7 +80,7 @@ class RootSync:
         self._state.replicas.marked = self._wanted.set
         ends = (self._shared.listen(self._changed_elsewhere), self._indexer.events.listen(self._changed_here))
         try:
-            await self._state.opened()
+            await self._state.wait_until_open()
             while True:
                 self._wanted.clear()
                 again_s = _EVERY_S if await self._round() else _AGAIN_S

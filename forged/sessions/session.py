@@ -329,7 +329,7 @@ class Turn:
         known: InjectedSet | None = None
         if not self.is_stateless:
             if not self._state.tried.is_set():
-                await self._state.opened(settings.retrieval_timeout_s)
+                await self._state.wait_until_open(settings.retrieval_timeout_s)
             known = session.before(self)
         said = (await clean_transcript(self.messages, self.summary)).said
         injected = session.shared.turns.injected(session.session_id, self.place.tops, session.agent)

@@ -1,8 +1,8 @@
 """The daemon's state: opens `state.db`, saves it, copies it daily, and erases forgotten data.
 
-`run` opens the file and keeps it open; users of the file await `opened`. A file that cannot be opened stops
-nothing. `problem` says why, injection and capture stop if something may have been paused, durable writes are
-refused with the reason, and the open is repeated every five seconds.
+`run` opens the file and keeps it open; users of the file await `wait_until_open`. A file that cannot be
+opened stops nothing. `problem` says why, injection and capture stop if something may have been paused,
+durable writes are refused with the reason, and the open is repeated every five seconds.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class State:
             last_accessed=utc(access.last / 1000) if access.last else "",
         )
 
-    async def opened(self, timeout_s: float | None = None) -> None:
+    async def wait_until_open(self, timeout_s: float | None = None) -> None:
         """Wait until the file is open, could not be opened, or the timeout is over."""
         if not self.tried.is_set():
             with contextlib.suppress(TimeoutError):

@@ -60,7 +60,7 @@ class TrustRegistry:
         self._admission = admission = Admission(state.trust)
         self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
         # Waits until the records are read, or could not be read.
-        self.opened = state.tried.wait
+        self.wait_until_open = state.tried.wait
         self.excluding = CaptureExcluder(state.excludes, git, home)
 
     def connect_maps(self, rebuild: Rebuild, previous: Previous) -> None:
@@ -126,19 +126,19 @@ class TrustRegistry:
 
     async def exclude_captures(self, root: Root) -> None:
         """Make git ignore forged's files in a root, before a write; raises nothing."""
-        await self.opened()
+        await self.wait_until_open()
         await asyncio.to_thread(self.excluding.keep_out, root)
         await self.excluding.save()
 
     async def remove_unwanted_lines(self) -> None:
         """Remove exclude lines that the configuration no longer wants, at the start."""
-        await self.opened()
+        await self.wait_until_open()
         await asyncio.to_thread(self.excluding.remove_lines)
         await self.excluding.save()
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
         """Scan a root; return its current files, and those that count. Waits for the records first."""
-        await self.opened()
+        await self.wait_until_open()
         previous = self._previous(root) if self._previous is not None else None
         snapshot = await asyncio.to_thread(scan, root, previous)
         admitted = await asyncio.to_thread(self.admit, root, snapshot)

@@ -153,7 +153,7 @@ class RootWriter:
                 is_done = draft.is_settled and there.id == memory.id  # the same request in the same batch
                 answer = plan.written(there, self._ledger.path_of(there.id), existed=not is_done)
                 return msgspec.structs.replace(plan, answer=answer)
-            data = draft.data or self._store.checked(memory)
+            data = draft.data or self._store.checked_bytes(memory)
         except StoreError as error:
             return WritePlan(draft, draft.memory, answer=error)
         self._ledger.add(memory)

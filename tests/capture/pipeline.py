@@ -216,7 +216,7 @@ class Capture:
 
     async def start(self) -> None:
         self.begin()
-        await self.daemon_state.opened()
+        await self.daemon_state.wait_until_open()
         await turns(3)
 
     async def stop(self) -> None:

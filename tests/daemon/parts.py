@@ -237,7 +237,7 @@ async def assembled(
     embedding = asyncio.gather(*(queue.run() for queue in parts.indexer.queues))
     try:
         if opens:
-            await parts.state.opened()
+            await parts.state.wait_until_open()
         yield parts
     finally:
         if parts.keeping is not None:

@@ -95,7 +95,7 @@ async def _resolve(context: Context, request: wire.Hook, row: Hooks, event: Hook
         if known is None or event.kind == "prompt":
             raise
         place = known.place  # the folder is gone, such as a linked worktree, but maybe not its repository
-    await daemon.state.opened(place.settings.retrieval_timeout_s)
+    await daemon.state.wait_until_open(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
         session.drop_messages(place.tops)
         if event.prompt:

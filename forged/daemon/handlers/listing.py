@@ -160,7 +160,7 @@ def _chosen(
 
 async def _everywhere(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
     """Return a map of each root; those of the workplace are among them."""
-    await context.daemon.trust.opened()
+    await context.daemon.trust.wait_until_open()
     roots = dict.fromkeys(place.roots)
     for top in await context.daemon.trust.known_tops():
         roots |= dict.fromkeys(await _roots_at(context, top))

@@ -17,7 +17,7 @@ from forged_client import protocol as wire
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """Apply decisions, and list withheld files and waiting proposals."""
     memories = context.daemon.memories
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     place = await memories.resolver.resolve(request.workspace)
     planned = context.planned(wire.Reviewed)
     waits, again = reviewing.proposals(memories, place), planned is not None

@@ -48,7 +48,7 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
     if request.git not in ("", *CHOICES):
         raise InvalidRequest(f"unknown choice {request.git[:64]!r}; use {' or '.join(CHOICES)}")
     registry = context.daemon.trust
-    await registry.opened()
+    await registry.wait_until_open()
     if request.action == "unexclude":
         return await _exclude_lines_removed(registry)
     found = [await _root_trust(registry, each) for each in await _requested_roots(context, request)]
@@ -110,7 +110,7 @@ async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRo
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """List the withheld files of a root, after accepting those that the request names."""
     known = context.daemon.trust
-    await known.opened()
+    await known.wait_until_open()
     roots, _ = await _roots(context, request.workspace)
     withheld = {root: (await known.look(root))[1].withheld for root in roots}
     listed = tuple(each for some in withheld.values() for each in some)
