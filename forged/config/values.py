@@ -24,7 +24,7 @@ TokenBudget = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One table of the configuration file."""
+    """Base of the configuration's tables; its repr masks secrets."""
 
     def __repr__(self) -> str:
         pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
@@ -173,11 +173,11 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def min_score(self) -> float:
-        """Return the share of unrelated messages for which nothing is injected; at 0 or less all hits are.
+        """Return the strictness of the gate: the share of unrelated messages without an injection.
 
-        Without a setting it is 0.95 for a model that is known by name or needs no endpoint. It is 0 where no
-        gate is possible: unknown models of an endpoint, strategy `hyde` (ADR-0047 has no gate), or a lexical
-        weight of 0.
+        At 0 or less all hits are injected. Without a setting it is 0.95 for a model that is known by name or
+        needs no endpoint. It is 0 where no gate is possible: unknown models of an endpoint, strategy `hyde`
+        (ADR-0047 has no gate), or a lexical weight of 0.
         """
         chosen = self.memory.retrieval_min_score
         if chosen is not None:

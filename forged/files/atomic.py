@@ -283,7 +283,7 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Replace a state file atomically and durably, mode 0600; create its directory."""
+    """Replace a state file atomically and durably, mode 0600; create its directory if missing."""
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)

@@ -98,7 +98,7 @@ class Watcher:
             self._look_now.set()
 
     async def run(self) -> None:
-        """Watch until cancelled, whatever happens to the watches."""
+        """Watch and report roots until cancelled; restart after each failure."""
         thread = ThreadPoolExecutor(1, "forged-watcher")
         pause_s, self._ended = 0.0, False
         try:
@@ -394,9 +394,9 @@ class WatchedPlaces:
         return dict.fromkeys(tops, EVERYTHING)
 
     def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Return roots that changes touch, each with its changed files; empty if other things changed.
+        """Return roots that changes touch with changed files, and if a watched directory came or went.
 
-        The second value is True if a watched directory appeared or disappeared.
+        Without files, any file of a root may have changed. The second value is True for such a directory.
         """
         files: dict[str, set[str]] = {}
         whole = set[str]()
@@ -418,7 +418,7 @@ def below(root: Root) -> tuple[str, ...]:
 
 
 def _watched_at(path: str) -> Watched | None:
-    """Return a directory as it is now, or None."""
+    """Return the directory at a path with its device and inode, or None."""
     try:
         status = os.stat(path)
     except OSError:

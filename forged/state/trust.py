@@ -58,7 +58,7 @@ class RootRecord(msgspec.Struct, frozen=True):
 
 
 class TrustFindings(msgspec.Struct, frozen=True):
-    """Findings of a look at a root: hashes that count from now on, and hashes of files from git.
+    """Findings of a look at a root: hashes to accept from now on, and hashes of files from git.
 
     `root` is the existing record of the root, or its first one.
     """
@@ -114,7 +114,7 @@ class TrustRecords:
         return {} if self._pauses.doubt else self.own_files.of_root(identity)
 
     def hashes(self, identity: str) -> set[str] | frozenset[str]:
-        """Return hashes that count in a root: own, accepted, or admitted files.
+        """Return the hashes of a root's files that may be used: own, accepted or admitted ones.
 
         The set is live; callable in any thread.
         """

@@ -204,7 +204,7 @@ Hashes = set[str] | frozenset[str]
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """Files of a snapshot that count, redacted and sorted by id, and withheld files, sorted by path.
+    """Memories of a snapshot that may be used, redacted, sorted by id; withheld files, sorted by path.
 
     `may_change`: part of the result may differ in a moment, look again. `redacted`: ids of memories shown
     without a secret of their file. `insisted`: ids of those shown with one, as a person wanted. `problems`:
@@ -220,7 +220,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """State that decides which files of a root count; `follows`: git decides, too."""
+    """State by which a root's files are judged; it differs if the result may. `follows`: git decides, too."""
 
     identity: str
     decisions: int
@@ -251,7 +251,7 @@ class TrustState(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Decides which memory files of a root count; `save` records roots that were seen for the first time."""
+    """Decides which memory files of a root may be used; `save` records roots seen for the first time."""
 
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
@@ -260,7 +260,7 @@ class Admission:
         self._views: dict[Root, RedactedView] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
-        """Return the memories of a root that count, redacted, and the withheld files. May wait for git."""
+        """Return a root's memories that may be used, redacted, and its withheld files. May wait for git."""
         trust = self.state_of(root.top)
         if root.is_own:
             return self._admitted(root, trust, snapshot.memories, snapshot.hashes)
@@ -284,7 +284,7 @@ class Admission:
         return TrustState(kept_under, ways, record, replaced)
 
     def stamp(self, root: Root) -> Stamp:
-        """Return the state that decides which files count, except for the files. Callable in any thread."""
+        """Return the state, apart from files, by which `admit` decides. Callable in any thread."""
         trust = self.state_of(root.top)
         record = trust.record
         is_asked = record is not None and (record.mode == "follow" or record.born_empty)
@@ -305,7 +305,7 @@ class Admission:
             logger.warning("what counts is not written down error=%s", error)
 
     def _recorded_hashes(self, trust: TrustState) -> list[Hashes]:
-        """Return the hashes that count on record, for each identity of a root."""
+        """Return the hashes of usable files on record, for each identity of a root."""
         return [self._records.hashes(each) for each in trust.identities]
 
     def _note_first_look(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
@@ -329,7 +329,7 @@ class Admission:
         return msgspec.structs.replace(trust, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, trust: TrustState, new: set[str]) -> bool:
-        """Decide on files with these hashes; return True if all count and all are memories of own ids."""
+        """Decide on files with these hashes; return True if all are accepted, each with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
         rows = _positions_of(snapshot.hashes, new)
@@ -338,7 +338,7 @@ class Admission:
         return decision.accepted.issuperset(file.sha256 for file in files)
 
     def _partition(self, root: Root, snapshot: Snapshot, trust: TrustState) -> Admitted:
-        """Split files into those that count and those that are withheld."""
+        """Return the memories that may be used and the withheld files, for a snapshot with both."""
         counting: list[File] = []
         strange: list[File] = []
         known = set().union(*self._recorded_hashes(trust))
@@ -362,7 +362,7 @@ class Admission:
     def _admitted(
         self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        """Return these memories, which count, in redacted form."""
+        """Return these memories, which may be used, in redacted form."""
         records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:
@@ -419,7 +419,7 @@ class Admission:
     def _record_decision(
         self, record: RootRecord, decision: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
-        """Record a decision and return it; unrecorded, only files of a trusted root count."""
+        """Record a decision and return it; if that fails, only a trusted root's files are accepted."""
         if not decision.accepted and not decision.from_git:
             return decision
         try:
@@ -464,7 +464,7 @@ def _positions_of(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
 
 
 def _refusal_reason(trust: TrustState, doubt: str) -> str:
-    """Return why no file without a record counts in this root."""
+    """Return why files without a record are not used in this root."""
     if doubt:
         return UNSURE
     return REPLACED if trust.replaced else FOREIGN

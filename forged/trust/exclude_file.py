@@ -26,7 +26,7 @@ _PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions with uncompressed paths
 
 
 class ExcludeError(ForgedError):
-    """Nothing was written; the message says why."""
+    """Git's `info/exclude` cannot be changed, and nothing was written; the message says why."""
 
 
 def add_line(top: str, common: str, home: str) -> str:

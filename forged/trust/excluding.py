@@ -32,7 +32,7 @@ _AGAIN_S = 60.0  # after this delay a refused write is tried again
 
 
 class CaptureExcluder:
-    """Git exclusion of captures in all repositories. `problems` are sentences for status, by top.
+    """Keeps captures out of commits in all repositories. `problems` are sentences for status, by top.
 
     `unreported` are added lines that no reply has reported, by top.
     """

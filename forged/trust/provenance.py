@@ -74,7 +74,7 @@ _Ask = Callable[[Sequence[UnrecordedFile]], _Reasons]
 
 
 class AdmissionDecision(msgspec.Struct, frozen=True):
-    """Decision on files: hashes that count from now on, and the reasons of refused files by path.
+    """Decision on files: hashes accepted from now on, and the reasons of refused files by path.
 
     `may_change`: part of it may differ in a moment. `from_git`: hashes of files that git had.
     """

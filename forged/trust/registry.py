@@ -107,13 +107,13 @@ class TrustRegistry:
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
     async def accept_hashes(self, root: Root, hashes: Collection[str]) -> None:
-        """Accept hashes of files that count, now or soon; durable on return. Raises StoreError."""
+        """Accept files of a root with these hashes, written now or soon; durable. Raises StoreError."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         if root.scope is Scope.REPO:
             await self._records.approve(trust.identity, hashes)
 
     async def record_rewrites(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Record the bytes that files of forged are about to have. Raises StoreError."""
+        """Record the new hashes of own files whose links are about to be rewritten. Raises StoreError."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         own = self._records.own(trust.identity)
         known = ((own.get(each.id), each) for each in rewrites)
@@ -131,13 +131,13 @@ class TrustRegistry:
         await self.excluding.save()
 
     async def remove_unwanted_lines(self) -> None:
-        """Remove exclude lines that the configuration no longer wants, at the start."""
+        """Remove forged's lines from `info/exclude` where the configuration no longer wants them."""
         await self.wait_until_open()
         await asyncio.to_thread(self.excluding.remove_lines)
         await self.excluding.save()
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """Scan a root; return its current files, and those that count. Waits for the records first."""
+        """Scan a root; return its snapshot, and the memories that may be used. Waits for the records."""
         await self.wait_until_open()
         previous = self._previous(root) if self._previous is not None else None
         snapshot = await asyncio.to_thread(scan, root, previous)
