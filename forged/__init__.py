@@ -8,7 +8,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 
-def be_utf8() -> None:
+def ensure_utf8() -> None:
     """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
     The protocol and the memory files are UTF-8; so arguments and paths are, too.
@@ -17,7 +17,7 @@ def be_utf8() -> None:
         os.execv(sys.executable, (sys.executable, "-X", "utf8", *sys.orig_argv[1:]))  # noqa: S606 - itself
 
 
-def door(package: str, **modules: Sequence[str]) -> Callable[[str], object]:
+def lazy_exports(package: str, **modules: Sequence[str]) -> Callable[[str], object]:
     """Return a `__getattr__` that imports the modules of a package when one of their names is used.
 
     `modules` maps each module to its exported names. So the capture worker and the fast verbs of forgectl

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from forged import __version__, be_utf8
+from forged import __version__, ensure_utf8
 
 logger = logging.getLogger("forged")
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line of the program `forged`, and run its command `serve`."""
     from argparse import ArgumentParser  # noqa: PLC0415 - a worker has no arguments
 
-    be_utf8()
+    ensure_utf8()
     parser = ArgumentParser("forged", description="Long-term memory of the coding agents on this machine.")
     parser.add_argument("--version", action="version", version=f"%(prog)s, version {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

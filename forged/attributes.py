@@ -22,7 +22,7 @@ UNKNOWN = Facts()
 
 
 class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Change of the attributes that a writer may set; None leaves an attribute as it is."""
+    """Change of the attributes of a memory that a writer may set; None leaves one as it is."""
 
     memory_type: str | None = None
     importance: float | None = None
@@ -31,7 +31,7 @@ class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
     user_id: str | None = None
 
     def apply(self, before: Facts) -> Facts:
-        """Return the attributes after the change."""
+        """Return a copy of `before` with the given attributes changed."""
         given = msgspec.structs.asdict(self).items()
         return msgspec.structs.replace(before, **{name: each for name, each in given if each is not None})
 
@@ -51,7 +51,7 @@ UNCHANGED = FactsPatch()
 
 
 def patch_of(facts: Facts) -> FactsPatch:
-    """Return the patch that copies the attributes that were set to another memory."""
+    """Return the patch that gives another memory the attributes which are set in `facts`."""
     return FactsPatch(
         facts.memory_type or None,
         facts.importance,
@@ -62,7 +62,7 @@ def patch_of(facts: Facts) -> FactsPatch:
 
 
 def carried_over(facts: Facts, scope: str) -> FactsPatch:
-    """Return the patch for a memory that moves into another scope; drops a type unknown there."""
+    """Return the patch that keeps attributes in a move to another scope; drops a type unknown there."""
     if facts.memory_type not in TYPES.get(scope, ()):
         facts = msgspec.structs.replace(facts, memory_type="")
     return patch_of(facts)
@@ -83,7 +83,7 @@ def metadata_problem(metadata: object) -> str:
 
 
 def _is_json(value: object, deep: int) -> bool:
-    """Return True if every other JSON reader reads the same value."""
+    """Return True if all JSON readers read this value alike and it has at most `deep` levels."""
     match value:
         case None | bool():
             return True

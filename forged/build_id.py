@@ -21,13 +21,16 @@ _URL_SAFE = str.maketrans("+/", "-_", "=")
 def build_id() -> str:
     """Return 12 hexadecimal digits over the files of both installed packages; "" if unreadable."""
     try:
-        lines = [line for dist, name in _PACKAGES for line in sorted(file_hashes(dist, _top_of(name)))]
+        lines = [
+            line for dist, name in _PACKAGES for line in sorted(file_hashes(dist, _package_folder(name)))
+        ]
     except OSError:
         return ""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
 
 
-def _top_of(package: str) -> str:
+def _package_folder(package: str) -> str:
+    """Return the folder of an installed package. Raises FileNotFoundError."""
     found = find_spec(package)
     if found is None or found.origin is None:
         raise FileNotFoundError(package)
@@ -35,7 +38,7 @@ def _top_of(package: str) -> str:
 
 
 def file_hashes(dist: str, top: str) -> Iterator[str]:
-    """Yield path and hash of each file of a package, in the form of RECORD. Raises OSError."""
+    """Yield path and SHA-256 of each file of a package, in the form of RECORD. Raises OSError."""
     above, name = os.path.split(top)
     for each in os.listdir(above):
         if each.startswith(f"{dist}-") and each.endswith(".dist-info"):

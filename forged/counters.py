@@ -13,13 +13,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def summed(one: S, more: S) -> S:
-    """Return the sum of two counts, field by field."""
+    """Return a copy of `one` with the integer fields of both added."""
     pairs = ((name, getattr(one, name), getattr(more, name)) for name in one.__struct_fields__)
     return msgspec.structs.replace(one, **{name: a + b for name, a, b in pairs if isinstance(a, int)})
 
 
 class Metrics(msgspec.Struct):
-    """Counters since the start of the daemon."""
+    """Counters of requests, captures, builds and refusals since the start of the daemon."""
 
     requests: int = 0
     retrieves: int = 0
@@ -62,7 +62,7 @@ class Metrics(msgspec.Struct):
 
 
 class EgressRecord(msgspec.Struct, frozen=True):
-    """A request for an endpoint, as it left or as it came out; `tokens` may be an estimate."""
+    """Counts of calls and text that left for one endpoint, or of failed calls; `tokens` may be estimated."""
 
     host: str
     purpose: str

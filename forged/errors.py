@@ -76,11 +76,11 @@ class MemoryFormatError(ForgedError):
 
 
 class NoText(MemoryFormatError):  # noqa: N818
-    """A file is blank, so nothing is lost if it is skipped."""
+    """A file is blank, so it is not a memory, and nothing is lost if it is skipped."""
 
 
 class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
-    """A text contains the markers of an unresolved merge."""
+    """A text contains the markers of an unresolved merge, so it is not read."""
 
 
 class StoreError(ForgedError):

@@ -47,12 +47,15 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
     """Return the event of a payload, or None for an ignored one. Raises PayloadError."""
-    fields = _decoded(payload)
-    name, source = _text(fields, ("hook_event_name",), _MOST_NAME), _text(fields, row.source, _MOST_NAME)
+    fields = _decode_payload(payload)
+    name, source = (
+        _text_field(fields, ("hook_event_name",), _MOST_NAME),
+        _text_field(fields, row.source, _MOST_NAME),
+    )
     kind = row.events.get(f"{name}:{source}") or row.events.get(name)
     if kind is None or _is_skipped(fields, row):
         return None
-    session_id = _text(fields, row.session, _MOST_NAME)
+    session_id = _text_field(fields, row.session, _MOST_NAME)
     if not session_id:
         raise PayloadError(f"the payload of {name} names no session")
     return HookEvent(
@@ -60,14 +63,14 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
         name=name,
         agent=row.called,
         session_id=session_id,
-        turn_id=_text(fields, row.turn, _MOST_NAME),
-        workspace=_text(fields, row.workspace, _MOST_PATH),
-        prompt=_text(fields, row.prompt),
-        reply=_text(fields, row.reply),
+        turn_id=_text_field(fields, row.turn, _MOST_NAME),
+        workspace=_text_field(fields, row.workspace, _MOST_PATH),
+        prompt=_text_field(fields, row.prompt),
+        reply=_text_field(fields, row.reply),
         source=source,
-        transcript_path=_text(fields, ("transcript_path",), _MOST_PATH),
-        version=_text(fields, row.version, _MOST_NAME),
-        parent=_text(fields, row.parent, _MOST_NAME),
+        transcript_path=_text_field(fields, ("transcript_path",), _MOST_PATH),
+        version=_text_field(fields, row.version, _MOST_NAME),
+        parent=_text_field(fields, row.parent, _MOST_NAME),
     )
 
 
@@ -77,7 +80,7 @@ def takes_context(event: HookEvent, row: Hooks) -> bool:
 
 
 def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
-    """Return the answer to an event: the injection for the model, and `lines` for the person."""
+    """Return the JSON answer to a hook event: injection for the model, `lines` for the person; may be b""."""
     answer: dict[str, object] = {}
     if injection and takes_context(event, row):
         answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": injection}
@@ -86,7 +89,8 @@ def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -
     return msgspec.json.encode(answer) if answer else b""
 
 
-def _decoded(payload: bytes) -> dict[str, object]:
+def _decode_payload(payload: bytes) -> dict[str, object]:
+    """Return the fields of a JSON payload. Raises PayloadError."""
     try:
         try:
             found = msgspec.json.decode(payload)
@@ -101,6 +105,7 @@ def _decoded(payload: bytes) -> dict[str, object]:
 
 
 def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
+    """Return True if a field has a value whose events the harness's row leaves out."""
     return any(
         fields[name] in values if values else bool(fields[name])
         for name, values in row.skipped.items()
@@ -108,7 +113,7 @@ def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
     )
 
 
-def _text(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
+def _text_field(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
     """Return the first of these fields that is set; of a list its first text; "" if it is too long."""
     for name in names:
         value = fields.get(name)

@@ -40,20 +40,23 @@ class LogSettings(msgspec.Struct, frozen=True):
 
 
 def begin(settings: LogSettings) -> None:
-    """Configure logging of the whole process."""
+    """Configure logging of the whole process: lines on stderr, also for uncaught exceptions."""
     handler = LogHandler(settings)
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
-    sys.excepthook = _uncaught
-    threading.excepthook = lambda broken: _uncaught(broken.exc_type, broken.exc_value, broken.exc_traceback)
-    sys.unraisablehook = lambda broken: _uncaught(broken.exc_type, broken.exc_value, broken.exc_traceback)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda broken: _log_uncaught(
+        broken.exc_type, broken.exc_value, broken.exc_traceback
+    )
+    sys.unraisablehook = lambda broken: _log_uncaught(broken.exc_type, broken.exc_value, broken.exc_traceback)
 
 
-def _uncaught(
+def _log_uncaught(
     kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None
 ) -> None:
+    """Log an exception that nothing caught, except for an interrupt or an exit."""
     if error is not None and not issubclass(kind, (KeyboardInterrupt, SystemExit)):
         logging.getLogger("forged").error("uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
 
@@ -74,7 +77,7 @@ class RateLimiter:
         self._kinds: dict[tuple[str, str], _KindCount] = {}
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Return True if a record may be written now."""
+        """Count a record of its kind; return True if it may be written now."""
         key = (record.name, str(record.msg).partition("\n")[0])
         kind = self._kinds.get(key)
         if kind is None:
@@ -84,8 +87,8 @@ class RateLimiter:
         kind.seen += 1
         return kind.seen <= _A_MINUTE
 
-    def suppressed(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
-        """Return lines that count the records left out in past minutes, or until now; each count once."""
+    def take_summaries(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
+        """Return records that count those left out in past minutes, or until now; each count once."""
         now = self._clock()
         over = [key for key, kind in self._kinds.items() if all_of_them or now >= kind.began + _MINUTE_S]
         return [summary for key in over if (summary := _summary_of(key, self._kinds.pop(key))) is not None]
@@ -101,7 +104,7 @@ def _summary_of(key: tuple[str, str], kind: _KindCount) -> logging.LogRecord | N
 
 
 class LogHandler(logging.Handler):
-    """Log handler that writes records to stderr; records that cannot be written are dropped."""
+    """Log handler that writes rate-limited lines to stderr and rotates the log file."""
 
     def __init__(self, settings: LogSettings, limiter: RateLimiter | None = None) -> None:
         super().__init__()
@@ -115,18 +118,19 @@ class LogHandler(logging.Handler):
         self._rotate_if_large()
 
     def emit(self, record: logging.LogRecord) -> None:
-        for summary in self._limiter.suppressed():
+        for summary in self._limiter.take_summaries():
             self._write(summary)
         if self._limiter.passes(record):
             self._write(record)
 
     def close(self) -> None:
         """Write the counts of suppressed lines."""
-        for summary in self._limiter.suppressed(all_of_them=True):
+        for summary in self._limiter.take_summaries(all_of_them=True):
             self._write(summary)
         super().close()
 
     def _write(self, record: logging.LogRecord) -> None:
+        """Write one record, shortened if it is very long; rotate the log file if it is large."""
         try:
             text = self.format(record)
         except Exception:  # noqa: BLE001 - wrong arguments, or a repr that fails
@@ -145,7 +149,7 @@ class LogHandler(logging.Handler):
 
 
 def _write_line(line: bytes) -> None:
-    """Write a line in one piece if possible, so that lines of several processes do not mix."""
+    """Write a line to stderr, in one piece if possible, so that lines of processes do not mix."""
     with contextlib.suppress(OSError):  # the reader is gone or the disk is full
         while line:
             line = line[os.write(_STDERR, line) :]
@@ -174,14 +178,14 @@ def rotate(path: str) -> None:
         fcntl.flock(log, fcntl.LOCK_EX)
         size = os.fstat(log).st_size
         if size > MOST_BYTES:
-            _copy(log, size - MOST_BYTES, f"{path}.1", flags)
+            _copy_end(log, size - MOST_BYTES, f"{path}.1", flags)
             os.ftruncate(log, 0)
     finally:
         os.close(log)
 
 
-def _copy(log: int, start: int, path: str, flags: int) -> None:
-    """Copy up to 8 MB from `start` on."""
+def _copy_end(log: int, start: int, path: str, flags: int) -> None:
+    """Copy up to 8 MB of the log from `start` on to its old file."""
     try:
         old = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | flags, 0o600)
     except OSError:

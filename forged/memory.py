@@ -52,7 +52,7 @@ def default_category(scope: str) -> Category:
 
 
 class Trigger(StrEnum):
-    """Reason why a memory was written, in the words of the file format."""
+    """Occasion on which a memory was written, in the words of the file format."""
 
     CADENCE = "cadence"
     COMPACTION = "compaction"
@@ -142,8 +142,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     piece: Piece | None = None
 
     @property
-    def counting_cues(self) -> tuple[str, ...]:
-        """Return the cues that are used for search, each one line."""
+    def search_cues(self) -> tuple[str, ...]:
+        """Return the cues that are used for search, cut to the limits, each as one line."""
         lines = (" ".join(cue[:MOST_CUE_CHARS].split()) for cue in self.cues[:MOST_CUES])
         return tuple(filter(None, lines))
 
@@ -173,7 +173,7 @@ _ID = operator.attrgetter("id")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """A file that was skipped or read in part: a value, never an exception.
+    """A file that was skipped or read in part, with the reason: a value, never an exception.
 
     `loses`: text of it is missing from some or all answers.
     """
@@ -249,16 +249,16 @@ def time_ns(text: str) -> int:
 def unchanged_ends(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[int, int]:
     """Return how many memories two sequences share at the front, and how many more at the back."""
     most = min(len(old), len(new))
-    head = _as_far(lambda start, stop: old[start:stop] == new[start:stop], most)
+    head = _common_length(lambda start, stop: old[start:stop] == new[start:stop], most)
     ends = len(old), len(new)
 
     def is_same(start: int, stop: int) -> bool:
         return old[ends[0] - stop : ends[0] - start] == new[ends[1] - stop : ends[1] - start]
 
-    return head, _as_far(is_same, most - head)
+    return head, _common_length(is_same, most - head)
 
 
-def _as_far(is_same: Callable[[int, int], bool], most: int) -> int:
+def _common_length(is_same: Callable[[int, int], bool], most: int) -> int:
     """Return the length of the common prefix, by blocks: ten times faster than one by one."""
     at, step = 0, _STRETCH
     while at + step <= most and is_same(at, at + step):

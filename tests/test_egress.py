@@ -16,8 +16,8 @@ SOURCES = (REPO / "forged", REPO / "client" / "forged_client")
 # one that a person named as the classifier: what it is given are its arguments, and what stands behind the
 # colon says which these are.
 PROGRAMS = {
-    "forged.config.keys._from_command": "a `cmd:` key reference of the configuration: its own words",
-    "forged.be_utf8": "this very program again, in UTF-8 mode: its own words",
+    "forged.config.keys._key_from_command": "a `cmd:` key reference of the configuration: its own words",
+    "forged.ensure_utf8": "this very program again, in UTF-8 mode: its own words",
     "forged.trust.git.Git._run": "git: revisions and paths",
     "forged.trust.git.ignore_file": "git: where the user's own configuration has its patterns",
     "forged.capture.supervisor.WorkerProcess._launch": "our own worker: its process is ours",

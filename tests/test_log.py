@@ -66,12 +66,12 @@ def test_ten_lines_of_a_kind_are_written_in_a_minute_and_then_how_many_more_ther
 
     assert sum(few.passes(line(number)) for number in range(3515)) == 10
     assert few.passes(of_kind("something else"))
-    assert few.suppressed() == []
+    assert few.take_summaries() == []
     now = 60.0
-    assert [summary.getMessage() for summary in few.suppressed()] == [
+    assert [summary.getMessage() for summary in few.take_summaries()] == [
         "and 3,505 more within a minute: map swapped root=%s"
     ]
-    assert few.suppressed() == []
+    assert few.take_summaries() == []
     assert few.passes(line(1))
 
 

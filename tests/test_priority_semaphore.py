@@ -154,7 +154,7 @@ class _Failing:
             watcher._look_now.wait()
             raise OSError("no")
 
-        watcher._session = failed
+        watcher._watch_in_thread = failed
         await watcher.run()
 
     async def query(self):

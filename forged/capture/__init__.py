@@ -16,7 +16,7 @@ stored before `committer` writes the first file (ADR-0046).
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 
 if TYPE_CHECKING:
     from forged.capture.call_limiter import PROMPT_TOKENS
@@ -43,7 +43,7 @@ __all__ = [
     "response_in",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     call_limiter=("PROMPT_TOKENS",),
     committer=("Committer", "Promotion"),

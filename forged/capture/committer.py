@@ -183,7 +183,7 @@ class Committer:
 
     def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
         """Return True if a memory's text was forgotten after its creation, in its root or `tops`."""
-        since = self._forgotten.since((*tops, root.top), memory.content)
+        since = self._forgotten.forgotten_at((*tops, root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
     async def put(self, documents: Decision, tops: Sequence[str]) -> CommitResult:
@@ -215,7 +215,7 @@ class Committer:
         self, event: Event, classified: Classified, existing: ExistingMemories
     ) -> tuple[Decision, Tally]:
         """Decide about proposals; return documents with the identity of their roots, and a tally."""
-        documents, tally = decide(event, classified, existing, self._forgotten.since, utc_now())
+        documents, tally = decide(event, classified, existing, self._forgotten.forgotten_at, utc_now())
         known = dict(event.stored_roots)
         # The agent's root is not among the roots that the event was accepted with.
         identities = {

@@ -139,7 +139,7 @@ class EventDispatcher:
             root, memory = found
             self.notifications.log_forget_request(*of, root, key, memory_id=memory.id, content=memory.content)
             return
-        was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
+        was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest_at
         if names_memory(text) and submission.roots and not was_done:
             self.notifications.log_forget_request(*of, submission.roots[0], key)
 
@@ -235,7 +235,7 @@ class EventDispatcher:
             waiting.cut = answer.cut
             if not documents:
                 return self._record_done(waiting, CommitResult())
-            self._events.decided(event.id, documents)
+            self._events.set_decision(event.id, documents)
         # An incomplete decision is not stored, so that a later daemon decides again.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:

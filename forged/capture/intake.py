@@ -26,7 +26,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import CaptureCursor, CapturePart, Event, Kind, LearnedSession, State, digests, new_of
+from forged.state import CaptureCursor, CapturePart, Event, Kind, LearnedSession, State, digests, new_digests
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import INLINE_LENGTH, redact
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -181,7 +181,7 @@ class Intake:
         """Advance the cursor over messages sent during a pause; return False if none is new."""
         row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
         window = self._find_window(row, key)
-        new = new_of(row, window.places)
+        new = new_digests(row, window.places)
         if not new or submission.kind == "learned":
             return False
         self._state.capture_cursors.update({key: window.live.grown(new, self._now(window.live))})
@@ -279,7 +279,7 @@ class Intake:
         taken = SubmittedEvents(events, key, is_urgent=is_urgent, is_known=is_known)
         if submission.kind == "learned":
             learned = self._state.learned.get(key)
-            all_known = (learned.digests if learned else b"") + new_of(row, there)
+            all_known = (learned.digests if learned else b"") + new_digests(row, there)
             who = {"agent": submission.agent, "session_id": submission.session_id, "mark": submission.mark}
             return msgspec.structs.replace(taken, learned=LearnedSession(**who, digests=all_known, at=now))
         cursor = live.grown_by(row, there, times) if key and submission.kind != "explicit" else None
@@ -301,7 +301,7 @@ class Intake:
         if submission.parts > 1:
             return (0.0,) * count
         turn = submission.messages[newest:][:_MOST_COMPARED]
-        before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
+        before = await asyncio.to_thread(self._state.capture_cursors.last_said_at, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
@@ -312,7 +312,7 @@ class Intake:
     def _find_window(self, row: bytes, key: str) -> _Window:
         """Find submitted messages in the cursors of a session, by their digests."""
         live = self._state.capture_cursors.of(key)
-        known = self._state.learned.before(key, live)
+        known = self._state.learned.joined_cursor(key, live)
         return _Window(row, live, known, known.places(row))
 
     async def _should_not_wait(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:

@@ -116,7 +116,7 @@ class CaptureService:
                 if is_paused and await self._intake.mark_seen(submission, key):
                     self._flusher.schedule()
                 return self._reject(reason)
-            if (done := self._state.parts.done(submission.event_id)) is not None:
+            if (done := self._state.parts.finished_slices(submission.event_id)) is not None:
                 return Outcome("coalesced" if submission.kind == "turn" else "durable", slices=done)
             taken = await self._intake.take(submission, event_id, key if submission.session_id else "")
             if isinstance(taken, SubmittedEvents):
@@ -136,7 +136,7 @@ class CaptureService:
             return self._reject(full)
         before, also = self._state.capture_cursors.of(taken.session), list[Change]()
         if taken.capture_id:
-            done = self._state.parts.finishing(taken.capture_id, len(events), at_once=kind == "turn")
+            done = self._state.parts.completion_change(taken.capture_id, len(events), at_once=kind == "turn")
             also.append(done)
         if taken.cursor is not None:
             self._state.capture_cursors.update({taken.session: taken.cursor})
@@ -317,7 +317,7 @@ class CaptureService:
         """
         self._restored.clear()
         try:
-            await self._state.opened()
+            await self._state.wait_until_open()
             self._restore()
         finally:
             self._restored.set()
@@ -343,7 +343,7 @@ class CaptureService:
 
     def _restore(self) -> None:
         """Queue the events of an earlier daemon in their order; no further turns join them."""
-        self._enqueue(self._events.left(), on_disk=True, sealed=True)
+        self._enqueue(self._events.take_restored(), on_disk=True, sealed=True)
 
     async def _restore_late(self) -> None:
         """Queue the events of an earlier daemon once they can be read from disk."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from forged import be_utf8
+from forged import ensure_utf8
 
 
 def main() -> None:
     """Run forgectl with the arguments of the process; exit with a code of exits.py."""
-    be_utf8()
+    ensure_utf8()
     # A character that the locale cannot print is escaped.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

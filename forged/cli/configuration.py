@@ -116,7 +116,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
         )
     if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
-    command = shlex.quote(_program_path(call, program or config.parts_of(name)[1]))
+    command = shlex.quote(_program_path(call, program or config.split_program_name(name)[1]))
     path = str(config.config_path(call.environ))
     lines = (
         "[memory]",
@@ -151,7 +151,7 @@ def _toml_string(value: str) -> str:
 
 def _classifier_notes(name: str, path: str) -> tuple[str, ...]:
     """Return lines that say where to add the settings and how to limit their cost."""
-    agent = config.parts_of(name)[1]
+    agent = config.split_program_name(name)[1]
     adds = config.AGENTS.get(agent)
     how = "on its standard input" if adds is None else f"with your login of {agent}"
     more = "its text" if adds is None else f"its text and about {adds:,} tokens"

@@ -27,7 +27,7 @@ from forged.config.known_models import (
     unusable_reason,
 )
 from forged.config.loading import config_path, load
-from forged.config.program_names import AGENTS, is_program, parts_of
+from forged.config.program_names import AGENTS, is_program, split_program_name
 from forged.config.programs import find_program
 from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
@@ -68,12 +68,12 @@ __all__ = [
     "load",
     "missing",
     "model_folder",
-    "parts_of",
     "proxy_for",
     "repo_identity",
     "repo_overrides",
     "resolve_key",
     "runs_in_process",
     "shown_url",
+    "split_program_name",
     "unusable_reason",
 ]

@@ -29,7 +29,7 @@ _OF_ENVIRONMENT: dict[KeyName, tuple[tuple[str, str], ...]] = {
 
 
 def endpoint_key(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
-    """Return the key of this endpoint, "" if it needs none.
+    """Return the API key of an endpoint, "" if it needs none; resolves references.
 
     Blocks up to 5 s if a command prints the key. Raises ConfigError if the endpoint cannot be called.
     """
@@ -60,7 +60,7 @@ def endpoint_url(name: KeyName, config: Config) -> str:
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    """Return a reference to the environment's key for the host of a URL."""
+    """Return a reference to the environment's key for the host of a URL; "" if it needs none."""
     pairs = [(key, _base_urls(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):
@@ -78,7 +78,7 @@ def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
 
 
 def proxy_for(url: str, key: str, network: NetworkConfig) -> str:
-    """Return the proxy for calls to this endpoint, "" for none.
+    """Return the proxy for calls to an endpoint, "" for none; refuses to send a key in clear text.
 
     Raises ConfigError if a key, or a secret in the URL, would travel in clear text.
     """
@@ -105,7 +105,7 @@ def is_listed(url: str, network: NetworkConfig) -> bool:
 
 
 def _base_urls(env: Mapping[str, str], base: str) -> tuple[str, ...]:
-    """Return the base URLs of the host that an environment variable names."""
+    """Return the base URLs whose host may get the key: the environment's, and OpenAI's for its key."""
     return (env.get(base, ""), *([OPENAI_URL] if base == _OPENAI[1] else ()))
 
 

@@ -36,7 +36,7 @@ class MissingRequirement(msgspec.Struct, frozen=True):
         return f"{self.what}: {self.remedy}"
 
 
-def chosen(name: str) -> str:
+def resolve_auto(name: str) -> str:
     """Return the model that the name `auto` selects on this machine; other names are returned as they are."""
     if name != AUTO:
         return name
@@ -44,7 +44,7 @@ def chosen(name: str) -> str:
 
 
 def missing(name: str, folder: Path) -> MissingRequirement | None:
-    """Return the requirement that a local model lacks, or None.
+    """Return the packages or files that a local model lacks here, with the remedy, or None.
 
     `folder` is that of `model_folder`. The default local model brings its file and needs none.
     """

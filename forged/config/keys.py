@@ -27,12 +27,12 @@ _FORMS = ("env:", "file:", "cmd:")
 
 
 def is_reference(text: str) -> bool:
-    """Return True if this refers to a key and is not the key itself."""
+    """Return True if a text refers to a key (env:, file:, cmd:) and is not the key itself."""
     return text.startswith(_FORMS)
 
 
 def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.0) -> str:
-    """Return the key that `reference` names; "" for "", and a literal as it is.
+    """Return the API key that a reference names; "" for "", and a literal as it is.
 
     `cmd:` runs without a shell, in `/`, for at most `timeout_s`. Blocks. Raises ConfigError if there is no
     key or a header cannot carry it.
@@ -43,9 +43,9 @@ def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.
     elif form == "env":
         key = env.get(target.strip(), "")
     elif form == "file":
-        key = _from_file(target.strip(), env)
+        key = _key_from_file(target.strip(), env)
     else:
-        key = _from_command(target, env, timeout_s)
+        key = _key_from_command(target, env, timeout_s)
     key = key.strip()
     if reference and not key:
         raise ConfigError(f"no key: {_source(reference)} is {'not set' if form == 'env' else 'empty'}")
@@ -54,7 +54,8 @@ def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.
     return key
 
 
-def _from_file(path: str, env: Mapping[str, str]) -> str:
+def _key_from_file(path: str, env: Mapping[str, str]) -> str:
+    """Return the content of a key file. Raises ConfigError, also if others can read it."""
     if path.startswith("~/"):
         path = f"{env.get('HOME', '')}{path[1:]}"
     if not os.path.isabs(path):
@@ -68,13 +69,15 @@ def _from_file(path: str, env: Mapping[str, str]) -> str:
 
 
 def _require_private(info: os.stat_result, path: str) -> None:
+    """Raise ConfigError unless a key file is regular and only its owner can read it."""
     if not stat.S_ISREG(info.st_mode):
         raise ConfigError(f"no key: file:{path} is not a regular file")
     if info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise ConfigError(f"no key: file:{path} must belong to you alone (chmod 600 {path})")
 
 
-def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str:
+def _key_from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str:
+    """Return the output of a command that prints a key. Raises ConfigError."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:
@@ -116,7 +119,7 @@ def _source(reference: str) -> str:
 
 
 def shown_key(reference: str) -> str:
-    """Return a displayable form: the reference (of a command only its name), or stars for a literal."""
+    """Return a reference to a key for display: of a command only its name; stars for a literal key."""
     if reference.startswith("cmd:"):
         name, _, arguments = reference.removeprefix("cmd:").strip().partition(" ")
         return f"cmd:{name}{' ...' if arguments else ''}"

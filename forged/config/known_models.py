@@ -44,16 +44,16 @@ _SENTENCE_ZH = "为这个句子生成表示以用于检索相关文章："
 _TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
 
 
-class KnownModel(msgspec.Struct, frozen=True):
-    """Prefixes of one model family, each with its trailing blank if it has one."""
+class ModelPrefixes(msgspec.Struct, frozen=True):
+    """Prefixes of queries and passages of one model family, with their trailing blank if any."""
 
     query_prefix: str = ""
     passage_prefix: str = ""
 
 
 # The first match wins. Prefixes of bare names, with the texts of the model cards.
-_FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
-    (re.compile(pattern), KnownModel(query, passage))
+_FAMILIES: tuple[tuple[re.Pattern[str], ModelPrefixes], ...] = tuple(
+    (re.compile(pattern), ModelPrefixes(query, passage))
     for pattern, query, passage in (
         (r"(multilingual-)?e5-.*instruct", f"{_TASK}Query: ", ""),
         (r"(multilingual-)?e5-(small|base|large)", "query: ", "passage: "),
@@ -72,14 +72,14 @@ _FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
 )
 
 
-def known_model(name: str) -> KnownModel:
-    """Return the prefixes of a model; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
+def prefixes_of(name: str) -> ModelPrefixes:
+    """Return a model's prefixes; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
     bare = bare_name(name).removeprefix("text-embedding-")
-    return next((known for pattern, known in _FAMILIES if pattern.match(bare)), KnownModel())
+    return next((known for pattern, known in _FAMILIES if pattern.match(bare)), ModelPrefixes())
 
 
-def is_known(name: str) -> bool:
-    """Return True if the scores of this model are calibrated: known by name, or without an endpoint."""
+def has_calibrated_scores(name: str) -> bool:
+    """Return True if a model's scores are calibrated: known by name, or without an endpoint."""
     bare = bare_name(name).removeprefix("text-embedding-")
     return name.startswith(("builtin:", *_IN_PROCESS)) or any(family.match(bare) for family, _ in _FAMILIES)
 

@@ -20,7 +20,7 @@ import platformdirs
 
 from forged.config.endpoints import KEY_NAMES, endpoint_url, is_listed, key_reference
 from forged.config.keys import OWN_KEY, is_reference, shown_url
-from forged.config.known_models import LOCAL, known_model, unusable_reason
+from forged.config.known_models import LOCAL, prefixes_of, unusable_reason
 from forged.config.programs import command_problem
 from forged.config.values import (
     EXTRA_SCOPES,
@@ -38,7 +38,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class _RawValue(msgspec.Struct, frozen=True):
-    """A value as found, with its source. Text is converted to the key's type; shared ones may be invalid."""
+    """Configuration value as found, with its source. Text is converted later; a shared one may be invalid."""
 
     value: object
     origin: str
@@ -81,15 +81,15 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     """
     warnings: list[str] = []
     sources = (
-        _from_shared(env),
-        _from_file(config_path(env), warnings),
-        _from_environment(env),
+        _shared_values(env),
+        _file_values(config_path(env), warnings),
+        _environment_values(env),
         ((key, _RawValue(value, "flag", is_text=True)) for key, value in (overrides or {}).items()),
     )
     given: dict[str, _RawValue] = {}
     for source in sources:
-        given |= _known(source, warnings)
-    given = _DEFAULTS | _of_model(given) | given
+        given |= _known_keys(source, warnings)
+    given = _DEFAULTS | _prefix_defaults(given) | given
     values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
     tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
     for key, value in values.items():
@@ -101,8 +101,8 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
     return Loaded(
         config=config,
-        settings=tuple(_effective(each, config, env) for each in settings),
-        warnings=(*warnings, *_warnings(config, given)),
+        settings=tuple(_shown_setting(each, config, env) for each in settings),
+        warnings=(*warnings, *_warnings_of(config, given)),
     )
 
 
@@ -115,18 +115,18 @@ def _require_usable_models(given: Mapping[str, _RawValue]) -> None:
 
 
 def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
-    """Raise ConfigError for prefixes of the local model, which would have no effect."""
+    """Raise ConfigError for a person's prefixes with the local model, which always writes its own."""
     if given["memory.embedding_model"].value != LOCAL:
         return
-    own = known_model(LOCAL)
+    own = prefixes_of(LOCAL)
     for key, prefix in (("query_prefix", own.query_prefix), ("passage_prefix", own.passage_prefix)):
         found = given[f"memory.{key}"]
         if found.value != prefix:
-            raise _refusal(f"memory.{key}", found, f"left out: {LOCAL} always writes its own, {prefix!r}")
+            raise _invalid(f"memory.{key}", found, f"left out: {LOCAL} always writes its own, {prefix!r}")
 
 
 def config_path(env: Mapping[str, str]) -> Path:
-    """Return the path of the user's file; it may not exist."""
+    """Return the path of the user's `config.toml`; it may not exist."""
     base = env.get("XDG_CONFIG_HOME", "")
     home = env.get("HOME", "")
     if os.path.isabs(base):
@@ -141,7 +141,7 @@ def config_path(env: Mapping[str, str]) -> Path:
 # --- sources -----------------------------------------------------------------------------------------
 
 
-def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
+def _shared_values(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for key, names in _SHARED.items():
         name = next((name for name in names if env.get(name)), None)
         if name is not None:
@@ -149,11 +149,11 @@ def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
             yield key, _RawValue(value, f"environment {name}", is_shared=True)
 
 
-def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue]]:
+def _file_values(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue]]:
     for section, table in _read_toml(path).items():
         if section not in _SECTIONS:
             known = (*_SECTIONS, *_FIELDS)
-            warnings.append(f"unknown {section!r} in {path} is ignored{_suggestion(section, known)}")
+            warnings.append(f"unknown {section!r} in {path} is ignored{_spelling_hint(section, known)}")
         elif not isinstance(table, dict):
             raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
         else:
@@ -161,7 +161,7 @@ def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue
                 yield f"{section}.{name}", _RawValue(value, f"file {path}")
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
+def _environment_values(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for name in sorted(env):
         section, separator, key = name.removeprefix("FORGED_").lower().partition("__")
         if not (name.startswith("FORGED_") and separator):
@@ -190,28 +190,28 @@ def _read_toml(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _known(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
+def _known_keys(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
     """Return the known keys of a source; add a warning for each unknown one."""
     kept: dict[str, _RawValue] = {}
     for key, found in source:
         if key in _RENAMED:
             raise ConfigError(f"{key} ({found.origin}) is named {_RENAMED[key]}; rename it there")
         if key not in _FIELDS:
-            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
+            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_spelling_hint(key, _FIELDS)}")
         elif not (key.endswith("base_url") and found.value == ""):  # empty means not set
             kept[key] = found
     return kept
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _spelling_hint(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 - 0.2 MB, needed for a typo only
 
     close = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
-    known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
+def _prefix_defaults(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
+    known = prefixes_of(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
         "memory.query_prefix": _RawValue(known.query_prefix, "default"),
         "memory.passage_prefix": _RawValue(known.passage_prefix, "default"),
@@ -222,27 +222,27 @@ def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
 
 
 def _checked(key: str, kind: object, found: _RawValue) -> object:
-    """Return the value in the key's type, or raise ConfigError."""
+    """Return a value in its key's type. Raises ConfigError."""
     try:
         value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
     except msgspec.ValidationError as error:
-        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind))) from error
+        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind))) from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind)))
+        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind)))
     if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
-        raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
+        raise _invalid(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
-        raise _refusal(key, found, "a URL such as http://proxy.example:3128")
+        raise _invalid(key, found, "a URL such as http://proxy.example:3128")
     if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
-        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
+        raise _invalid(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
     if key == "llm.command" and (allowed := command_problem(str(value))):
-        raise _refusal(key, found, allowed)
+        raise _invalid(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
-        raise _refusal(key, found, "an absolute path or start with ~/")
+        raise _invalid(key, found, "an absolute path or start with ~/")
     return value
 
 
-def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
+def _shown_setting(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
     if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for this host
         name = next(name for name in KEY_NAMES if name == setting.key)
         try:
@@ -252,7 +252,7 @@ def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Sett
         return Setting(name, found, f"{setting.origin}, for {shown_url(endpoint_url(name, config))}")
     if setting.key != "memory.retrieval_min_score" or config.memory.retrieval_min_score is not None:
         return setting
-    why = f"as {config.ungated}" if config.ungated else f"for {config.embedder}"
+    why = f"as {config.ungated_reason}" if config.ungated_reason else f"for {config.embedder}"
     return Setting(setting.key, shown(setting.key, config.min_score), f"default, {why}")
 
 
@@ -267,14 +267,14 @@ def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
         yield "network.proxy is not used for it"
 
 
-def _refusal(key: str, found: _RawValue, allowed: str) -> ConfigError:
+def _invalid(key: str, found: _RawValue, allowed: str) -> ConfigError:
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 
-def _allowed(kind: msgspec.inspect.Type) -> str:
+def _allowed_values(kind: msgspec.inspect.Type) -> str:
     match kind:
         case msgspec.inspect.UnionType():
-            return _allowed(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
+            return _allowed_values(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
         case msgspec.inspect.LiteralType():
             return f"one of {', '.join(str(value) for value in kind.values)}"
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
@@ -286,7 +286,7 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
             return "text in quotes"
 
 
-def _warnings(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
+def _warnings_of(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):

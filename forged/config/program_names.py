@@ -15,8 +15,8 @@ def is_program(model: str) -> bool:
     return model.startswith((AGENT, OWN))
 
 
-def parts_of(model: str) -> tuple[str, str, str]:
-    """Return the prefix `cli:` or `cmd:`, the name behind it, and the chosen model or ""."""
+def split_program_name(model: str) -> tuple[str, str, str]:
+    """Return the prefix `cli:` or `cmd:` of a program's name, the name behind it, and its model or ""."""
     kind = AGENT if model.startswith(AGENT) else OWN
     name, _, chosen = model.removeprefix(kind).partition("/")
     return kind, name, chosen
@@ -26,7 +26,7 @@ def program_name_problem(role: str, model: str) -> str:
     """Return why this name of a program is invalid, or ""; `role` is embedder, chat or classifier."""
     if role != "classifier":
         return "a program can be used as classifier only, not for other models"
-    kind, name, chosen = parts_of(model)
+    kind, name, chosen = split_program_name(model)
     if kind == OWN:
         return "" if name and not chosen else "cmd: needs a name of your choice, such as cmd:mine"
     if name not in AGENTS:

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 
 from forged.config.endpoints import endpoint_key
 from forged.config.keys import OWN_KEY
-from forged.config.program_names import AGENT, parts_of
+from forged.config.program_names import AGENT, split_program_name
 from forged.config.values import Config
 from forged.errors import ConfigError
 from forged.program import Program
 
 
 def find_program(config: Config, env: Mapping[str, str]) -> Program:
-    """Return the program that the classifier names. Blocks up to 5 s if a command prints its key.
+    """Return the program used as classifier. Blocks up to 5 s if a command prints its key.
 
     Raises ConfigError if no command is configured, or a key is missing.
     """
-    kind, name, model = parts_of(config.classifier)
+    kind, name, model = split_program_name(config.classifier)
     if not config.llm.command:
         raise ConfigError(
             f"{kind}{name} needs its path: llm.command is not set (`forgectl config classifier` prints it)"

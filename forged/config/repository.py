@@ -35,7 +35,7 @@ def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
     """Read `<top>/.forge/config.toml`; return its settings and at most two warnings. Raises nothing."""
     path = top / ".forge" / "config.toml"
     try:
-        tables = tomllib.loads(_read(top).decode("utf-8-sig"))
+        tables = tomllib.loads(_read_config(top).decode("utf-8-sig"))
     except FileNotFoundError:
         return RepoConfig(), ()
     except OSError as error:
@@ -46,11 +46,11 @@ def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
     memory = tables.pop("memory", {})
     if not isinstance(memory, dict):
         return RepoConfig(), (f"{path} is ignored: memory must be a section",)
-    return _allowed_of(memory, list(tables), str(path))
+    return _split_allowed(memory, list(tables), str(path))
 
 
 def repo_identity(top: Path) -> tuple[int, int, int] | None:
-    """Return inode, size and mtime of that file, to detect changes; None without one."""
+    """Return inode, size and mtime of a repository's config file, to detect changes; None without one."""
     try:
         status = os.stat(top / ".forge" / "config.toml", follow_symlinks=False)
     except OSError:
@@ -68,10 +68,10 @@ def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
     return msgspec.structs.replace(config.memory, **changes)
 
 
-def _allowed_of(
+def _split_allowed(
     memory: dict[str, object], sections: list[str], path: str
 ) -> tuple[RepoConfig, tuple[str, ...]]:
-    """Split a table into allowed settings and warnings about the others."""
+    """Return the allowed settings of a table, and warnings about the others."""
     kept: dict[str, object] = {}
     foreign = [*sections, *(f"memory.{name}" for name in memory if name not in RepoConfig.__struct_fields__)]
     unusable: list[str] = []
@@ -82,13 +82,13 @@ def _allowed_of(
             except msgspec.ValidationError:
                 unusable.append(f"memory.{field.name}")
     warnings = (
-        _listed(f"{path}: a repository may not set", foreign),
-        _listed(f"{path}: value out of range or of a wrong type for", unusable),
+        _name_list(f"{path}: a repository may not set", foreign),
+        _name_list(f"{path}: value out of range or of a wrong type for", unusable),
     )
     return msgspec.convert(kept, RepoConfig), tuple(text for text in warnings if text)
 
 
-def _listed(message: str, names: list[str]) -> str:
+def _name_list(message: str, names: list[str]) -> str:
     """Return a message with the first few names, or "" without any."""
     if not names:
         return ""
@@ -97,8 +97,8 @@ def _listed(message: str, names: list[str]) -> str:
     return f"{message} {few}" + (f" and {more} more" if more > 0 else "")
 
 
-def _read(top: Path) -> bytes:
-    """Read the file without following a link out of the repository and without blocking on a pipe."""
+def _read_config(top: Path) -> bytes:
+    """Return the repository's config file, read without following a link and without blocking on a pipe."""
     folder = os.open(top / ".forge", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forged.config.installed import chosen
+from forged.config.installed import resolve_auto
 from forged.config.keys import OWN_KEY, shown_key, shown_url
-from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known, known_model
+from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, has_calibrated_scores, prefixes_of
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -24,7 +24,7 @@ TokenBudget = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One table of the configuration file."""
+    """Base of the configuration's tables; its repr masks secrets."""
 
     def __repr__(self) -> str:
         pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
@@ -150,18 +150,18 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def embedder(self) -> str:
         """Return the name of the embedding model in use, with `auto` resolved for this machine."""
-        return chosen(self.memory.embedding_model)
+        return resolve_auto(self.memory.embedding_model)
 
     @property
     def cjk(self) -> Config | None:
-        """Return this configuration with the embedding model for Chinese, Japanese and Korean.
+        """Return this configuration for the Chinese, Japanese and Korean embedding model; None without one.
 
         None if no such model is set, or it is the general model. Prefixes are those of its family.
         """
         name = self.memory.cjk_embedding_model
         if not name or name == self.embedder:
             return None
-        known = known_model(name)
+        known = prefixes_of(name)
         memory = msgspec.structs.replace(
             self.memory,
             embedding_model=name,
@@ -173,27 +173,27 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def min_score(self) -> float:
-        """Return the share of unrelated messages for which nothing is injected; at 0 or less all hits are.
+        """Return the strictness of the gate: the share of unrelated messages without an injection.
 
-        Without a setting it is 0.95 for a model that is known by name or needs no endpoint. It is 0 where no
-        gate is possible: unknown models of an endpoint, strategy `hyde` (ADR-0047 has no gate), or a lexical
-        weight of 0.
+        At 0 or less all hits are injected. Without a setting it is 0.95 for a model that is known by name or
+        needs no endpoint. It is 0 where no gate is possible: unknown models of an endpoint, strategy `hyde`
+        (ADR-0047 has no gate), or a lexical weight of 0.
         """
         chosen = self.memory.retrieval_min_score
         if chosen is not None:
             return chosen
-        return 0.0 if self.ungated else DEFAULT_MIN_SCORE
+        return 0.0 if self.ungated_reason else DEFAULT_MIN_SCORE
 
     @property
-    def ungated(self) -> str:
-        """Return why no gate holds hits back although `retrieval_min_score` is not set, or ""."""
+    def ungated_reason(self) -> str:
+        """Return why hits pass no gate by default with these settings, or ""."""
         if not self.embedder:
             return "retrieval is off"
         if self.memory.retrieval_strategy == "hyde":
             return "memory.retrieval_strategy is hyde"
         if self.memory.retrieval_lexical_weight == 0:
             return "memory.retrieval_lexical_weight is 0"
-        return "" if is_known(self.embedder) else f"{self.embedder} is not a model known by name"
+        return "" if has_calibrated_scores(self.embedder) else f"{self.embedder} is not a model known by name"
 
     @property
     def classifier(self) -> str:
@@ -206,7 +206,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One key in displayable form, with secrets masked.
+    """One configuration key in displayable form, with secrets masked, and its origin.
 
     `origin` is default, file, environment or flag. A default that depends on other keys is shown with its
     effective value, and `origin` explains it.

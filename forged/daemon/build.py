@@ -117,7 +117,7 @@ def build(
     )
     session_views = SessionViews(session_memories, indexer)
     retriever = _make_retriever(config, models, metrics, governor, indexer.second)
-    trust.join(indexer.refresh, indexer.snapshot)
+    trust.connect_maps(indexer.refresh, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared_server(
         config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
@@ -228,7 +228,7 @@ def _make_capture_service(  # noqa: PLR0917 - parts of one daemon
 
 async def _pause_reason(state: State, tops: tuple[str, ...]) -> str:
     """Wait for the state, and return why no text of these roots may be sent to a model (paused), or ""."""
-    await state.opened()
+    await state.wait_until_open()
     return state.pauses.reason(tops)
 
 

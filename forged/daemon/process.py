@@ -114,14 +114,14 @@ def record_seen_memories(daemon: Daemon, event: BuildEvent) -> None:
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
-                daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))
+                daemon.state.removal.note_seen(event.root, (each.id for each in index.map.memories))
 
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:
     """Write once to each disk with memories or state, and record refusals: one may still be full."""
-    await daemon.trust.opened()
+    await daemon.trust.wait_until_open()
     roots = [Root(daemon.resolver.home, Scope.USER)]
-    roots += [Root(top, Scope.REPO) for top in await daemon.trust.seen()]
+    roots += [Root(top, Scope.REPO) for top in await daemon.trust.known_tops()]
     folders = [state_dir, *(root.directories[0] for root in roots)]
     await daemon.disk_refusals.try_out(await asyncio.to_thread(_first_folder_of_each_disk, folders))
 

@@ -6,7 +6,7 @@ Pure functions over values: `mentions_of` reads a memory and `graph_of` joins th
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 
 if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
@@ -28,7 +28,7 @@ __all__ = [
     "two_hops",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),

@@ -7,7 +7,7 @@ use, because only the daemon needs its dependencies.
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 from forged.files import atomic
 from forged.files.atomic import NewFile
 from forged.files.directory_events import DirectoryEvents, drop_lost_watches, unwatched_reason
@@ -22,7 +22,7 @@ from forged.files.roots import (
     Root,
     agent_ids,
     agent_root,
-    made_org_root,
+    make_org_root,
     org_root,
     repo_root,
     resolve,
@@ -61,7 +61,7 @@ __all__ = [
     "front_matter",
     "is_git_directory",
     "layout",
-    "made_org_root",
+    "make_org_root",
     "non_memory_files",
     "one_per_id",
     "org_root",
@@ -79,4 +79,4 @@ __all__ = [
     "upwards",
     "with_hash",
 ]
-__getattr__ = door(__name__, watcher=("Watcher",))
+__getattr__ = lazy_exports(__name__, watcher=("Watcher",))

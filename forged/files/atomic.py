@@ -49,7 +49,7 @@ class Owner(NamedTuple):
         """Return the owner of a directory; None if that is root, or this process is not root."""
         return cls(found.st_uid, found.st_gid) if found.st_uid and not os.geteuid() else None
 
-    def take(self, descriptor: int) -> None:
+    def give(self, descriptor: int) -> None:
         """Give a new file to this owner; if the system refuses, the file stays root's."""
         try:
             os.fchown(descriptor, *self)
@@ -66,7 +66,7 @@ def open_or_make(parent: int, name: str, owner: Owner | None = None) -> int:
     directory = os.open(name, DIRECTORY, dir_fd=parent)
     try:
         if owner is not None and _is_fresh(directory):
-            owner.take(directory)
+            owner.give(directory)
             os.fsync(directory)
         os.fsync(parent)
     except BaseException:
@@ -82,8 +82,8 @@ def _is_fresh(directory: int) -> bool:
     return is_ours and not os.listdir(directory)
 
 
-class Way:
-    """Opens the parts of a path below a top; with `makes` it creates missing ones for the top's owner."""
+class PathOpener:
+    """Opens each part of a path below a top; with `makes` it creates missing ones for the top's owner."""
 
     def __init__(self, *, makes: bool) -> None:
         self.top: os.stat_result | None = None
@@ -104,13 +104,13 @@ class Way:
 
 
 @contextlib.contextmanager
-def made(path: str) -> Iterator[tuple[int, Owner | None]]:
+def open_or_make_path(path: str) -> Iterator[tuple[int, Owner | None]]:
     """Open a directory, creating missing parts at its end; yield its descriptor and the owner to give to."""
     at, missing = os.path.realpath(path), list[str]()
     while not os.path.isdir(at) and at != "/":
         at, name = os.path.split(at)
         missing.append(name)
-    current, enter = os.open(at, DIRECTORY), Way(makes=True)
+    current, enter = os.open(at, DIRECTORY), PathOpener(makes=True)
     try:
         for name in reversed(missing):
             current, parent = enter(current, name), current
@@ -124,23 +124,23 @@ def create(directory: int, name: str, owner: Owner | None = None) -> int:
     """Open a new file for writing, mode 0600. Raises FileExistsError if the name exists."""
     descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
     if owner is not None:
-        owner.take(descriptor)
+        owner.give(descriptor)
     return descriptor
 
 
 class NewFile:
-    """A new file of a directory without a name: `sync`, then `link`, and always `close`."""
+    """New file of a directory, still without a name: `sync`, then `link`, and always `close`."""
 
     def __init__(self, directory: int, data: bytes, owner: Owner | None = None) -> None:
         self._directory = directory
         self._data = data
         self._owner = owner
         self._temp = ""
-        self._fd = _nameless(directory)
+        self._fd = _open_nameless(directory)
         if self._fd is None:
-            self._begin_named()
+            self._write_named()
         else:
-            self._written(self._fd)
+            self._write_bytes(self._fd)
 
     def sync(self) -> None:
         """Sync the bytes; on return they survive a power cut."""
@@ -159,7 +159,7 @@ class NewFile:
             except OSError as error:
                 if error.errno not in _NO_NAMELESS_LINKS:
                     raise
-                self._begin_named()
+                self._write_named()
                 self.sync()
             else:
                 return
@@ -175,27 +175,27 @@ class NewFile:
                 os.unlink(self._temp, dir_fd=self._directory)
             self._temp = ""
 
-    def _begin_named(self) -> None:
-        """Open the file under a hidden temporary name."""
+    def _write_named(self) -> None:
+        """Write the file again under a hidden temporary name."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._temp = None, _temporary_name()
         self._fd = create(self._directory, self._temp)
-        self._written(self._fd)
+        self._write_bytes(self._fd)
 
-    def _written(self, fd: int) -> None:
-        """Write the bytes into an open file."""
+    def _write_bytes(self, fd: int) -> None:
+        """Write the bytes into an open file and give it to the owner; close it after an error."""
         try:
             _write_all(fd, self._data)
             if self._owner is not None:
-                self._owner.take(fd)
+                self._owner.give(fd)
         except BaseException:
             self.close()
             raise
 
 
-def _nameless(directory: int) -> int | None:
-    """Open a file without a name; None if the file system cannot do that."""
+def _open_nameless(directory: int) -> int | None:
+    """Open a new file without a name; None if the file system cannot do that."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag:
         return None
@@ -225,7 +225,7 @@ def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) 
 
 
 def sync_names(directory: int, names: Collection[str]) -> None:
-    """Make new names durable, or remove all of them."""
+    """Make new names in a directory durable; if that fails, remove all of these files and raise."""
     try:
         os.fsync(directory)
     except OSError:
@@ -240,7 +240,7 @@ def _temporary_name() -> str:
     return f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
 
 
-def _write(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
+def _write_new(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
     fd = create(directory, name, owner)
     try:
         _write_all(fd, data)
@@ -283,12 +283,12 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Replace a state file atomically and durably, mode 0600; create its directory."""
+    """Replace a state file atomically and durably, mode 0600; create its directory if missing."""
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
     try:
-        _exchange(directory, name, data)
+        _swap_file(directory, name, data)
     finally:
         os.close(directory)
 
@@ -301,14 +301,14 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Own
     if hashlib.sha256(read(directory, name)).hexdigest() != expected:
         raise StoreError(f"{name} was changed at this moment; try again")
     mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-    _exchange(directory, name, data, stat.S_IMODE(mode) & 0o777, owner)
+    _swap_file(directory, name, data, stat.S_IMODE(mode) & 0o777, owner)
 
 
-def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
-    """Replace a file by a new one with the same name and mode."""
+def _swap_file(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
+    """Replace a file durably by a new one with the same name; leave nothing after an error."""
     fresh = _temporary_name()
     try:
-        _write(directory, fresh, data, mode, owner)
+        _write_new(directory, fresh, data, mode, owner)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
     except OSError:
@@ -324,7 +324,7 @@ def move(source: int, name: str, target: int) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _write(target, name, read(source, name))
+        _write_new(target, name, read(source, name))
         os.fsync(target)
         os.unlink(name, dir_fd=source)
     os.fsync(target)
@@ -364,7 +364,7 @@ def sweep_at(path: str, older_than: float) -> int:
 
 
 def new_directory(path: str) -> str:
-    """Create a directory of this name, with a number if it exists, and sync its parent."""
+    """Create a directory of this name, with a number if it exists; sync its parent, return its path."""
     for number in itertools.count(1):
         candidate = path if number == 1 else f"{path}-{number}"
         with contextlib.suppress(FileExistsError):
@@ -388,7 +388,7 @@ def explained(action: str) -> Iterator[None]:
 
 
 def why(error: OSError) -> str:
-    """Return the reason of an OSError, with a remedy if there is one."""
+    """Return the reason of an OSError, with a remedy if there is one, as words."""
     return _ADVICE.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
 
 

@@ -1,6 +1,6 @@
 """Changes in a root's folders since the last look, from inotify, without listing the folders.
 
-`taken` returns the paths of files that were created, changed, moved or removed since the last call. It
+`take` returns the paths of files that were created, changed, moved or removed since the last call. It
 returns None if changes are unknown; then a full scan is needed. The kernel records an event before the
 causing call returns; on network file systems changes are always unknown. All roots of a process share one
 instance of inotify, because a user has 128. `watchfiles` was rejected: it collects in a thread and delivers
@@ -41,7 +41,7 @@ _Place = tuple[int, int]
 
 
 class DirectoryEvents:
-    """Events of some folders, which may be missing."""
+    """Changes of memory files in some folders since the last call; folders may be missing."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = tuple(folders)
@@ -49,16 +49,16 @@ class DirectoryEvents:
         self._pending = _Pending()
         weakref.finalize(self, _KERNEL.leave, self._pending)
 
-    def taken(self, own: frozenset[str] = frozenset()) -> frozenset[str] | None:
+    def take(self, own: frozenset[str] = frozenset()) -> frozenset[str] | None:
         """Return paths of memory files with an event since the last call; None if changes are unknown.
 
         Events of the creation of the files `own` are left out; the caller knows them.
         """
-        places = tuple(_place(folder) for folder in self._folders)
+        places = tuple(_device_and_inode(folder) for folder in self._folders)
         if places != self._places:
             self._watch(places)
             return None
-        events = _KERNEL.taken(self._pending)
+        events = _KERNEL.take(self._pending)
         if events is None:
             self._places = None  # the next look follows this one
             return None
@@ -89,7 +89,7 @@ class _Pending:
         self.watches: set[int] = set()
 
 
-class _Kernel:
+class _SharedInotify:
     """The only inotify instance of this process, shared by all roots: a user may have 128.
 
     A folder has one watch for all users of it. Thread-safe.
@@ -109,8 +109,8 @@ class _Kernel:
 
         None means folders on a file system with incomplete events.
         """
-        with self._held():
-            self._give_up(pending)
+        with self._locked():
+            self._remove_watches(pending)
             pending.events, pending.is_lost = [], False
             libc = _libc()
             if libc is None or folders is None:
@@ -125,7 +125,7 @@ class _Kernel:
                 watch = libc.inotify_add_watch(self._fd, os.fsencode(folder), _WANTED)
                 if watch < 0:
                     is_full = ctypes.get_errno() == errno.ENOSPC
-                    self._give_up(pending)
+                    self._remove_watches(pending)
                     if is_full:
                         self._refused[pending] = folders, _NO_WATCH
                     return False
@@ -133,9 +133,9 @@ class _Kernel:
                 pending.watches.add(watch)
             return True
 
-    def taken(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
-        """Return the events since the last call; None if some are lost or a watch has ended."""
-        with self._held():
+    def take(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
+        """Return the events of a user since the last call; None if some are lost or a watch has ended."""
+        with self._locked():
             self._dispatch()
             events, pending.events = pending.events, []
             return None if pending.is_lost else events
@@ -153,12 +153,12 @@ class _Kernel:
 
     def drop_lost_watches(self) -> None:
         """Drop the watches of removed folders, which the kernel has ended."""
-        with self._held():
+        with self._locked():
             self._dispatch()
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the lock of the kernel's state."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock during the block."""
         self._lock.acquire()
         try:
             yield
@@ -169,7 +169,7 @@ class _Kernel:
         """Release the lock after all pending releases of watches are done."""
         while True:
             while self._left:
-                self._give_up(self._left.popleft())
+                self._remove_watches(self._left.popleft())
             if self._fd >= 0 and not self._waiting:
                 os.close(self._fd)
                 self._fd = -1
@@ -177,8 +177,8 @@ class _Kernel:
             if not self._left or not self._lock.acquire(blocking=False):
                 return
 
-    def _give_up(self, pending: _Pending) -> None:
-        """Remove the watches of one user."""
+    def _remove_watches(self, pending: _Pending) -> None:
+        """Remove the watches of one user, and its reason of a refusal."""
         libc = _libc()
         self._refused.pop(pending, None)
         for watch in pending.watches:
@@ -190,21 +190,21 @@ class _Kernel:
 
     def _dispatch(self) -> None:
         """Read all events and add them to their users."""
-        for watch, mask, name in self._events():
+        for watch, mask, name in self._read_events():
             if mask & _OVERFLOW:
                 for pending in {each for waiting in self._waiting.values() for each in waiting}:
-                    _lose(pending)
+                    _mark_lost(pending)
                 continue
             for pending, folder in self._waiting.get(watch, {}).items():
                 if mask & _LOST or len(pending.events) >= _MOST_PENDING:
-                    _lose(pending)
+                    _mark_lost(pending)
                 elif not pending.is_lost and name.endswith(b".md"):
                     pending.events.append((folder, mask, name))
             if mask & _IGNORED:
                 for pending in self._waiting.pop(watch, {}):
                     pending.watches.discard(watch)
 
-    def _events(self) -> Iterator[tuple[int, int, bytes]]:
+    def _read_events(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield the pending events of the inotify instance."""
         while self._fd >= 0:
             try:
@@ -218,17 +218,17 @@ class _Kernel:
                 yield watch, mask, data[at - length : at].rstrip(b"\0")
 
 
-def _lose(pending: _Pending) -> None:
-    """Mark the events of a user as incomplete."""
+def _mark_lost(pending: _Pending) -> None:
+    """Drop the events of a user and mark them as lost."""
     pending.events, pending.is_lost = [], True
 
 
-_KERNEL = _Kernel()
+_KERNEL = _SharedInotify()
 drop_lost_watches = _KERNEL.drop_lost_watches
 unwatched_reason = _KERNEL.unwatched_reason
 
 
-def instances_held() -> int:
+def count_inotify_instances() -> int:
     """Return how many inotify instances this process has; 0 if that is unknown."""
     held = 0
     with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ def instances_held() -> int:
     return held
 
 
-def refusal(folders: Iterable[str]) -> str:
+def watch_refusal(folders: Iterable[str]) -> str:
     """Return why the kernel cannot watch all these folders at once; "" if it can, or without inotify.
 
     A watcher takes three descriptors: an instance of inotify, one of epoll and an eventfd.
@@ -265,8 +265,8 @@ def refusal(folders: Iterable[str]) -> str:
     return _NO_WATCH if is_full else ""
 
 
-def _place(folder: str) -> _Place | None:
-    """Return device and inode of a folder, or None."""
+def _device_and_inode(folder: str) -> _Place | None:
+    """Return device and inode of a folder, or None if it cannot be read."""
     try:
         status = os.stat(folder)
     except OSError:

@@ -33,7 +33,7 @@ Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A parsed header: `values` of known keys, all `keys` in order, and the lines of unknown keys."""
+    """Parsed front matter: `values` of known keys, all `keys` in order, and the lines of unknown keys."""
 
     values: dict[str, Value]
     extra: str = ""
@@ -54,7 +54,7 @@ def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
 
 
 def links(value: Value) -> tuple[Related, ...]:
-    """Return links; entries without an id are left out."""
+    """Return the links in the value of `related`; entries without an id are left out."""
     if value is None:
         return ()
     if not isinstance(value, tuple):
@@ -63,11 +63,12 @@ def links(value: Value) -> tuple[Related, ...]:
 
 
 def lost_links(value: Value) -> int:
-    """Return how many links were left out."""
+    """Return how many entries of `related` have no id."""
     return sum(not _has_id(entry) for entry in value) if isinstance(value, tuple) else 0
 
 
 def _link(value: Value) -> Related:
+    """Return the link of an entry, or of a bare id."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
     return Related(
         one_form(one_text(entry, "id", "")), one_text(entry, "relationship", Relationship.RELATES_TO.value)
@@ -79,7 +80,7 @@ def _has_id(entry: Value) -> bool:
 
 
 def cues(value: Value) -> tuple[str, ...]:
-    """Return cues: a list, or a single line without one."""
+    """Return the cues in a value: a list of lines, or one line."""
     lines = tuple(entry for entry in _entries(value) if isinstance(entry, str))
     if len(lines) < len(_entries(value)):
         raise MemoryFormatError("`cues` must be a list of short lines")
@@ -87,7 +88,7 @@ def cues(value: Value) -> tuple[str, ...]:
 
 
 def evidence(value: Value) -> tuple[Evidence, ...]:
-    """Return evidence; a bare path may end in its line numbers."""
+    """Return the evidence in a value; a bare path may end in its line numbers."""
     return tuple(map(_evidence_entry, _entries(value)))
 
 
@@ -101,11 +102,12 @@ def _evidence_entry(entry: Value) -> Evidence:
 
 
 def entities(value: Value) -> tuple[Entity, ...]:
-    """Return entities; an entry may be a bare name."""
+    """Return the entities in a value; an entry may be a bare name."""
     return tuple(map(_entity, _entries(value)))
 
 
 def _entity(value: Value) -> Entity:
+    """Return the entity of an entry, or of a bare name. Raises MemoryFormatError."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"name": value}
     if not isinstance(entry.get("name"), str) or not entry["name"]:
         raise MemoryFormatError("`entities` must be a list of names, or of entries with `name`")
@@ -113,11 +115,12 @@ def _entity(value: Value) -> Entity:
 
 
 def relations(value: Value) -> tuple[EntityRelation, ...]:
-    """Return relations between entities."""
+    """Return the relations between entities in a value."""
     return tuple(map(_relation, _entries(value)))
 
 
 def _relation(entry: Value) -> EntityRelation:
+    """Return the relation of an entry. Raises MemoryFormatError."""
     keys: dict[str, Value] = entry if isinstance(entry, dict) else {}
     source, relation, target = (one_text(keys, key, "") for key in ("source", "relation", "target"))
     if not (source and relation and target):
@@ -128,6 +131,7 @@ def _relation(entry: Value) -> EntityRelation:
 
 
 def _weight(text: str) -> float:
+    """Return the weight of a relation as a finite number. Raises MemoryFormatError."""
     try:
         weight = float(text)
     except ValueError:
@@ -138,16 +142,16 @@ def _weight(text: str) -> float:
 
 
 def piece(value: Value) -> Piece | None:
-    """Return the position in a document, or None."""
+    """Return the position in a document from the value of `document`, or None."""
     if value is None:
         return None
     if not isinstance(value, dict) or not one_text(value, "id", ""):
         raise MemoryFormatError("`document` must be a group of `id`, `index`, `of` and `source`")
-    number, of = (_number(value, key, default) for key, default in (("index", "0"), ("of", "1")))
+    number, of = (_whole_number(value, key, default) for key, default in (("index", "0"), ("of", "1")))
     return Piece(one_text(value, "id", ""), number, of, one_text(value, "source", ""))
 
 
-def _number(header: Mapping[str, Value], key: str, default: str) -> int:
+def _whole_number(header: Mapping[str, Value], key: str, default: str) -> int:
     text = one_text(header, key, default)
     if _WHOLE.fullmatch(text) is None:
         raise MemoryFormatError(f"`{key}` of a document is {text[:40]!r}; write a whole number")
@@ -163,7 +167,7 @@ _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
 
 
 def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tuple[str, str]]) -> Memory:
-    """Return the memory; an invalid value counts as missing and is added to `wrong` with the reason."""
+    """Build a memory from front matter and body; invalid values count as missing and go to `wrong`."""
 
     def text(key: str, default: str = "") -> str:
         return read_as(lambda: one_text(header.values, key, default), key, default, wrong)
@@ -203,6 +207,7 @@ def read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str,
 
 
 def _version(text: str) -> int:
+    """Return a version as a whole number from 1. Raises MemoryFormatError."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         raise MemoryFormatError(f"`version` is {text[:40]!r}; write a whole number from 1")
@@ -210,7 +215,7 @@ def _version(text: str) -> int:
 
 
 def note_on_links(value: Value) -> tuple[str, ...]:
-    """Return a note on links that were left out."""
+    """Return a note on entries of `related` without an id, or ()."""
     lost = lost_links(value)
     if not lost:
         return ()

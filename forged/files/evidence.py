@@ -40,8 +40,8 @@ class EvidenceError(ForgedError):
 
 def with_hash(top: str, evidence: Evidence) -> Evidence:
     """Return the evidence with the hash of its current content."""
-    with _opened(top, evidence.path) as descriptor:
-        return msgspec.structs.replace(evidence, hash=_hash(descriptor, evidence))
+    with _open_below(top, evidence.path) as descriptor:
+        return msgspec.structs.replace(evidence, hash=_hash_of(descriptor, evidence))
 
 
 class EvidenceChecker:
@@ -53,10 +53,10 @@ class EvidenceChecker:
         self._hashes: dict[Evidence, tuple[_Key, str]] = {}
         self._shown: dict[str, tuple[Memory, Memory]] = {}
 
-    def shown(
+    def with_stale(
         self, memories: tuple[Memory, ...], *, afresh: bool, pause: Callable[[], None]
     ) -> tuple[Memory, ...]:
-        """Return the memories, with `stale` set where evidence has changed.
+        """Return the memories, with `stale` set to the paths of changed evidence.
 
         Without `afresh`, earlier results are used again. Equal results are the same objects.
         """
@@ -67,7 +67,7 @@ class EvidenceChecker:
         pace = Pace(pause)
         before, self._shown = self._shown, {}
         for memory in standing:
-            self._shown[memory.id] = self._looked_at(memory, before.get(memory.id), afresh=afresh)
+            self._shown[memory.id] = self._check(memory, before.get(memory.id), afresh=afresh)
             pace.yield_if_due()
         self._drop_unused(standing)
         return tuple(self._shown[each.id][1] if each.evidence else each for each in memories)
@@ -77,22 +77,22 @@ class EvidenceChecker:
         """Return ids of the memories with changed evidence, as of the last check."""
         return tuple(shown.id for _, shown in self._shown.values() if shown.stale)
 
-    def _looked_at(
+    def _check(
         self, memory: Memory, before: tuple[Memory, Memory] | None, *, afresh: bool
     ) -> tuple[Memory, Memory]:
-        """Return a memory and its form with `stale` set."""
+        """Return a memory and its form with `stale` set, or the last result if it still holds."""
         if before is not None and before[0] is memory and not afresh:
             return before
         named = memory.evidence[:MOST_EVIDENCE]
-        stale = tuple(dict.fromkeys(each.path for each in named if not self._holds(each)))
+        stale = tuple(dict.fromkeys(each.path for each in named if not self._is_unchanged(each)))
         if before is not None and before[0] is memory and before[1].stale == stale:
             return before
         return memory, msgspec.structs.replace(memory, stale=stale) if stale else memory
 
-    def _holds(self, evidence: Evidence) -> bool:
-        """Return True if a file is as the evidence says."""
+    def _is_unchanged(self, evidence: Evidence) -> bool:
+        """Return True if a file is there and has the hash of the evidence, if that has one."""
         try:
-            with _opened(self._top, evidence.path) as descriptor:
+            with _open_below(self._top, evidence.path) as descriptor:
                 return not evidence.hash or self._known_hash(descriptor, evidence) == evidence.hash
         except EvidenceError:
             return False
@@ -103,7 +103,7 @@ class EvidenceChecker:
         key = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         known = self._hashes.get(evidence)
         if known is None or known[0] != key:
-            known = self._hashes[evidence] = key, _hash(descriptor, evidence)
+            known = self._hashes[evidence] = key, _hash_of(descriptor, evidence)
         return known[1]
 
     def _drop_unused(self, standing: Iterable[Memory]) -> None:
@@ -113,9 +113,9 @@ class EvidenceChecker:
 
 
 @contextlib.contextmanager
-def _opened(top: str, path: str) -> Iterator[int]:
+def _open_below(top: str, path: str) -> Iterator[int]:
     """Open a file below the top without following links; yield its descriptor."""
-    *folders, name = _parts(path)
+    *folders, name = _path_parts(path)
     held = []
     try:
         held.append(os.open(top, _FOLDER))
@@ -132,7 +132,7 @@ def _opened(top: str, path: str) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _parts(path: str) -> list[str]:
+def _path_parts(path: str) -> list[str]:
     """Return the parts of a path. Raises EvidenceError for one that leaves the top."""
     parts = path.split("/")
     if len(path) > _MOST_PATH or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
@@ -140,18 +140,19 @@ def _parts(path: str) -> list[str]:
     return parts
 
 
-def _hash(descriptor: int, evidence: Evidence) -> str:
+def _hash_of(descriptor: int, evidence: Evidence) -> str:
+    """Return the hash of the lines that the evidence names, or of the file. Raises EvidenceError."""
     data = os.pread(descriptor, _MOST_BYTES + 1, 0)
     if len(data) > _MOST_BYTES:
         raise EvidenceError(f"{evidence.path!r} is larger than {_MOST_BYTES >> 20} MiB")
     data = data.replace(b"\r\n", b"\n")
     if evidence.lines:
-        data = _some(data.split(b"\n"), evidence)
+        data = _named_lines(data.split(b"\n"), evidence)
     return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]
 
 
-def _some(lines: list[bytes], evidence: Evidence) -> bytes:
-    """Return the named lines. Raises EvidenceError."""
+def _named_lines(lines: list[bytes], evidence: Evidence) -> bytes:
+    """Return the lines that the evidence names, joined. Raises EvidenceError."""
     match = _LINES.fullmatch(evidence.lines)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= len(lines):

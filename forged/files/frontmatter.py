@@ -74,7 +74,7 @@ def is_in_conflict(data: bytes) -> bool:
     if b"<<<<<<<" not in data or b">>>>>>>" not in data:
         return False
     lines = [line.rstrip(b" \t\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
-    fenced, at = _fenced(lines), 0
+    fenced, at = _fenced_lines(lines), 0
     for number, line in enumerate(lines):
         if at == 0 and number in fenced:
             continue
@@ -85,7 +85,7 @@ def is_in_conflict(data: bytes) -> bool:
     return False
 
 
-def _fenced(lines: Sequence[bytes]) -> set[int]:
+def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
     """Return the numbers of lines within code fences, in one pass from each end."""
     fences = [(number, found) for number, line in enumerate(lines) if (found := _FENCE.fullmatch(line))]
     longest = {b"`": 0, b"~": 0}  # possible closing fences after a line
@@ -112,11 +112,11 @@ def render(memory: Memory) -> bytes:
 
     Lone surrogates and NUL become `?`. An unknown time is left out: the Go program cannot read an empty one.
     """
-    header, content = "\n".join(_header(memory)), memory.content.replace("\0", "?")
+    header, content = "\n".join(_header_lines(memory)), memory.content.replace("\0", "?")
     return f"---\n{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
 
 
-def _header(memory: Memory) -> Iterator[str]:
+def _header_lines(memory: Memory) -> Iterator[str]:
     yield f"id: {scalar(one_form(memory.id))}"
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text:
@@ -126,23 +126,23 @@ def _header(memory: Memory) -> Iterator[str]:
     if memory.supersedes:
         yield f"supersedes: {scalar(one_form(memory.supersedes))}"
     edges = ({"id": scalar(one_form(e.id)), "relationship": scalar(e.relationship)} for e in memory.related)
-    yield from _list("related", edges)
+    yield from _list_lines("related", edges)
     yield from (f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}")
     if memory.origin:
         yield f"origin: {scalar(memory.origin)}"
     if memory.cues:
         yield from ("cues:", *(f"    - {scalar(cue)}" for cue in memory.cues))
-    yield from _list("evidence", (_texts("path", each) for each in memory.evidence))
+    yield from _list_lines("evidence", (_texts("path", each) for each in memory.evidence))
     if (piece := memory.piece) is not None:
         yield from ("document:", f"    id: {scalar(piece.document_id)}")
         yield from (f"    index: {piece.index}", f"    of: {piece.of}")
         if piece.source:
             yield f"    source: {scalar(piece.source)}"
-    yield from _list("entities", (_texts("name", each) for each in memory.entities))
-    yield from _list("relations", map(_relation_keys, memory.relations))
+    yield from _list_lines("entities", (_texts("name", each) for each in memory.entities))
+    yield from _list_lines("relations", map(_relation_keys, memory.relations))
 
 
-def _list(key: str, entries: Iterable[Mapping[str, str]]) -> Iterator[str]:
+def _list_lines(key: str, entries: Iterable[Mapping[str, str]]) -> Iterator[str]:
     for number, entry in enumerate(entries):
         if not number:
             yield f"{key}:"
@@ -183,17 +183,17 @@ _ESCAPES = {
 
 
 @cache  # this class takes 6 ms to compile, so it is compiled on use
-def _escaped() -> re.Pattern[str]:
+def _escaped_pattern() -> re.Pattern[str]:
     return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 
 
 def scalar(text: str) -> str:
-    """Return a text as the value of a key. Characters that UTF-8 cannot hold become `?`."""
+    """Return a text as a YAML scalar, quoted where needed. Characters that UTF-8 cannot hold become `?`."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
+    escaped = _ASCII_ESCAPED if text.isascii() else _escaped_pattern()
     if escaped.search(text) or _reads_as_another_type(text):
-        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape, text) + '"'
+        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape_char, text) + '"'
     if _NEEDS_QUOTES.match(text):
         return "'" + text.replace("'", "''") + "'"
     return text
@@ -207,7 +207,7 @@ def _reads_as_another_type(text: str) -> bool:
     return _EXPONENT.fullmatch(digits) is not None and math.isfinite(float(digits))
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_char(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
     if char in _ESCAPES:
@@ -290,7 +290,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
         id_, text[match.end() :], created_at, created_at if updated_at == created_at else updated_at,
         int(version), scope, _interned(category), _interned(session_id),
         _interned(trigger), supersedes or None,
-        _edges(edges) if edges else (), "", origin,
+        _parse_links(edges) if edges else (), "", origin,
     )  # fmt: skip
     whole = _with_lists(memory, *lists) if any(lists) else memory
     if whole is None:
@@ -302,12 +302,12 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
     """Return the memory with its lists; None if the form is uncertain."""
     cues, evidence, document, entities, relations = lists
-    grounds = tuple(Evidence(*each) for each in _each(_GROUNDS, evidence))
+    grounds = tuple(Evidence(*each) for each in _groups(_GROUNDS, evidence))
     things = tuple(
-        Entity(name, _interned(kind), description) for name, kind, description in _each(_ENTITIES, entities)
+        Entity(name, _interned(kind), description) for name, kind, description in _groups(_ENTITIES, entities)
     )
-    between = tuple(_relation_of(*each) for each in _each(_RELATIONS, relations))
-    piece = _piece(document) if document else None
+    between = tuple(_relation_of(*each) for each in _groups(_RELATIONS, relations))
+    piece = _parse_piece(document) if document else None
     needed = [*(each.path for each in grounds), *(each.name for each in things)]
     needed += [text for each in between for text in (each.source, each.relation, each.target)]
     if not all(needed) or (piece is not None and not piece.document_id):
@@ -318,13 +318,13 @@ def _with_lists(memory: Memory, *lists: str) -> Memory | None:
     )  # fmt: skip
 
 
-def _each(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
-    """Return the groups of each match."""
+def _groups(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
+    """Return the groups of each match, without quotes."""
     return [tuple(map(_unquoted, each)) for each in pattern.findall(text)]
 
 
-def _piece(text: str) -> Piece:
-    ((document_id, index, of, source),) = _each(_PIECES, text)
+def _parse_piece(text: str) -> Piece:
+    ((document_id, index, of, source),) = _groups(_PIECES, text)
     return Piece(_interned(document_id), int(index), int(of), _interned(source))
 
 
@@ -332,8 +332,8 @@ def _relation_of(source: str, relation: str, target: str, weight: str) -> Entity
     return EntityRelation(source, _interned(relation), target, float(weight or 1))
 
 
-def _edges(text: str) -> tuple[Related, ...]:
-    return tuple(Related(id_, _interned(how)) for id_, how in _each(_EDGES, text))
+def _parse_links(text: str) -> tuple[Related, ...]:
+    return tuple(Related(id_, _interned(how)) for id_, how in _groups(_EDGES, text))
 
 
 # One string for equal texts of all files, which saves 300 bytes for each small memory.
@@ -345,7 +345,7 @@ def _unquoted(text: str) -> str:
 
 
 def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
-    """Return the bytes of a file that supersedes `older` now, or no file if that is "".
+    """Return the bytes of a file with `older` as its predecessor, or with none if that is None.
 
     `scope` and `name` are those of `parse`.
     """

@@ -41,7 +41,7 @@ def is_git_directory(path: str) -> bool:
 def is_git_top(directory: str, owners: frozenset[int]) -> bool:
     """Return True if a directory is the top of a work tree."""
     git = os.path.join(directory, ".git")
-    return is_directory(git, owners) or (_owner(git) in owners and _pointer(git, b"gitdir:") is not None)
+    return is_directory(git, owners) or (_owner_uid(git) in owners and _pointer(git, b"gitdir:") is not None)
 
 
 def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
@@ -57,7 +57,7 @@ def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
     if link is None:
         if os.path.islink(git) or not os.path.isdir(git) or os.path.lexists(os.path.join(git, "commondir")):
             return own
-        return GitLayout(top, git, "" if _is_bare(_core(git)) else top)
+        return GitLayout(top, git, "" if _is_bare(_core_config(git)) else top)
     git_dir = os.path.realpath(os.path.join(top, link))
     if os.path.lexists(os.path.join(git_dir, "commondir")):
         common, back = _follow(git_dir, "commondir"), _follow(git_dir, "gitdir")
@@ -66,7 +66,7 @@ def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
         has_owner = _have_one_owner(git, git_dir, common) and (owners is None or is_directory(common, owners))
         return GitLayout(top, common, _main_worktree(common)) if has_owner else own
     has_owner = _have_one_owner(git, git_dir) and (owners is None or is_directory(git_dir, owners))
-    core = _core(git_dir) if has_owner and os.path.isdir(git_dir) else {}
+    core = _core_config(git_dir) if has_owner and os.path.isdir(git_dir) else {}
     if _is_bare(core):
         # The form `.git` -> `.bare` in the top that holds the worktrees; a link further away is ignored.
         return GitLayout(top, git_dir, "") if os.path.dirname(git_dir) == top else own
@@ -74,7 +74,8 @@ def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
 
 
 def _main_worktree(common: str) -> str:
-    core = _core(common)
+    """Return the main worktree of a common git directory, or "" without one."""
+    core = _core_config(common)
     if _is_bare(core):
         return ""
     above, name = os.path.split(common)
@@ -94,7 +95,7 @@ def _work_tree(git_dir: str, core: dict[str, str | None]) -> str:
 
 
 def _have_one_owner(*paths: str) -> bool:
-    owners = {_owner(path) for path in paths}
+    owners = {_owner_uid(path) for path in paths}
     return len(owners) == 1 and -1 not in owners
 
 
@@ -109,11 +110,11 @@ def _is_bare(core: dict[str, str | None]) -> bool:
     return "bare" in core and (core["bare"] is None or core["bare"].lower() in {"true", "yes", "on", "1"})
 
 
-def _core(git_dir: str) -> dict[str, str | None]:
+def _core_config(git_dir: str) -> dict[str, str | None]:
     """Return the keys of `[core]` in a git directory's configuration files, the last value of each."""
     found: dict[str, str | None] = {}
     for name in ("config", "config.worktree"):
-        content = os.fsdecode(_read(os.path.join(git_dir, name), _CONFIG_BYTES) or b"")
+        content = os.fsdecode(_read_small(os.path.join(git_dir, name), _CONFIG_BYTES) or b"")
         section = ""
         for line in content.splitlines():
             header = _SECTION.match(line)
@@ -122,11 +123,12 @@ def _core(git_dir: str) -> dict[str, str | None]:
             assignment = _ASSIGNMENT.match(rest) if section == "core" else None
             if assignment is not None:
                 value = assignment[2]
-                found[assignment[1].lower()] = None if value is None else _unquoted(value)
+                found[assignment[1].lower()] = None if value is None else _config_value(value)
     return found
 
 
-def _unquoted(value: str) -> str:
+def _config_value(value: str) -> str:
+    """Return a value of git's configuration without quotes, escapes and comment."""
     text, is_quoted, at = "", False, 0
     while at < len(value):
         each = value[at]
@@ -145,14 +147,14 @@ def _unquoted(value: str) -> str:
 
 def _pointer(path: str, label: bytes = b"") -> str | None:
     """Return the path in a one-line file of git that begins with `label`, or None."""
-    content = _read(path, _POINTER_BYTES)
+    content = _read_small(path, _POINTER_BYTES)
     if content is None or not content.startswith(label):
         return None
     target = content.removeprefix(label).strip()
     return None if not target or b"\0" in target or b"\n" in target else os.fsdecode(target)
 
 
-def _read(path: str, limit: int) -> bytes | None:
+def _read_small(path: str, limit: int) -> bytes | None:
     """Return the content of a regular file of at most `limit` bytes, or None."""
     try:
         # Without O_NONBLOCK a FIFO of this name would block the daemon for ever.
@@ -170,7 +172,7 @@ def _read(path: str, limit: int) -> bytes | None:
 
 
 def is_directory(path: str, owners: frozenset[int]) -> bool:
-    """Return True for a directory, of these owners if given."""
+    """Return True for a directory that one of these users owns."""
     try:
         status = os.stat(path)
     except OSError:
@@ -178,7 +180,8 @@ def is_directory(path: str, owners: frozenset[int]) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid in owners
 
 
-def _owner(path: str) -> int:
+def _owner_uid(path: str) -> int:
+    """Return the uid of the owner of a path, -1 if it cannot be read."""
     try:
         return os.lstat(path).st_uid
     except OSError:

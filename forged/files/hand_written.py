@@ -69,15 +69,15 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
 
 
 def with_notes(reading: ParsedFile, data: bytes) -> ParsedFile:
-    """Return a parsed file with a note if its header was not recognized."""
+    """Return a parsed file with notes on misspelled keys, and on a header that was not recognized."""
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
-    found = _notes(reading.memory, _KEYS, has_header=has_header)
+    found = _notes_on_keys(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
 def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     """Parse a file with any front matter, or none."""
-    text = _text(data)
+    text = _decode_text(data)
     opening = _OPENING.match(text)
     if opening is None:
         if text.startswith("---\r"):
@@ -86,9 +86,9 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     first = text.count("\n", 0, opening.end()) + 1
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        found = Front(None, reason=_of_unclosed(text[opening.end() :]))
+        found = HeaderResult(None, reason=_unclosed_reason(text[opening.end() :]))
     else:
-        found = front(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
+        found = parse_header(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
     if found.header is None or closing is None:
         why = (f"{NO_FRONT_MATTER}: {found.reason}",) if found.reason else ()
         return ParsedFile(memory_of(Header({}), text, scope, name, []), why)
@@ -100,7 +100,7 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     return ParsedFile(memory, (*found.notes, *odd, *notes, *note_on_links(header.values.get("related"))))
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     """Return the file as text. Raises MemoryFormatError."""
     try:
         text = data.decode("utf-8-sig")
@@ -114,7 +114,7 @@ def _text(data: bytes) -> str:
     return text
 
 
-class Front(msgspec.Struct, frozen=True):
+class HeaderResult(msgspec.Struct, frozen=True):
     """Front matter with notes on its lines; without a header the `reason` why it is text."""
 
     header: Header | None
@@ -122,46 +122,50 @@ class Front(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def front(text: str, wanted: Collection[str], first: int) -> Front:
-    """Parse the lines between two of `---`; `first` is the number of the first, `wanted` the needed keys.
+def parse_header(text: str, wanted: Collection[str], first: int) -> HeaderResult:
+    """Parse the lines between two of `---` as front matter, or say why they are text.
 
     Raises MemoryFormatError for more than 64 KiB.
     """
     if len(text.encode()) > MAX_HEADER_BYTES:
         if not _begins_with_known_key(text):
-            return Front(None)
+            return HeaderResult(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
     # Costs 10 ms at the start of a daemon; most stores hold only files in the written form.
-    from forged.files.yaml_text import load, repaired  # noqa: PLC0415
+    from forged.files.yaml_text import load, repair_header  # noqa: PLC0415
 
     notes: tuple[str, ...] = ()
     try:
         header = load(text, wanted)
     except MemoryFormatError as error:
         try:
-            mend = repaired(text)
+            mend = repair_header(text)
             header = load(mend.text, wanted)
         except MemoryFormatError:
             looks_so = _begins_with_known_key(text) or text.lstrip().startswith("{")
-            return Front(None, reason=_without_key(text, first) or str(error) if looks_so else "")
+            return HeaderResult(
+                None, reason=_missing_key_reason(text, first) or str(error) if looks_so else ""
+            )
         notes = tuple(f"line {first - 1 + number}: {why}" for number, why in mend.faults)
     if not header.keys:
         # Comments of YAML are headings of markdown.
-        return Front(None if text.strip() else header)
+        return HeaderResult(None if text.strip() else header)
     odd = next((key for key in header.keys if not _PLAIN_WORD.fullmatch(key)), None)
     is_known = any(key in KNOWN_KEYS for key in header.keys)
     if (is_known and odd is None) or sum(key in _KEYS for key in header.keys) >= _ENOUGH:
-        return Front(header, notes)
-    return Front(None, reason=f"`{odd[:40]}` is not a key" if is_known and odd else "it has no known key")
+        return HeaderResult(header, notes)
+    return HeaderResult(
+        None, reason=f"`{odd[:40]}` is not a key" if is_known and odd else "it has no known key"
+    )
 
 
-def _without_key(text: str, first: int) -> str:
-    """Return why lines without a known key are text, or ""."""
+def _missing_key_reason(text: str, first: int) -> str:
+    """Return which of the lines of a text has no key, as a sentence, or ""."""
     numbers = (number for number, line in enumerate(text.split("\n")) if not _KEY_LINE.match(line))
     return next((f"line {first + number} has no key" for number in numbers), "")
 
 
-def _of_unclosed(text: str) -> str:
+def _unclosed_reason(text: str) -> str:
     """Return why an unclosed header is text. Raises MemoryFormatError if it has keys alone."""
     *lines, last = text.split("\n")
     begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
@@ -177,19 +181,21 @@ _KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
 
 
 def _begins_with_known_key(text: str) -> bool:
+    """Return True if the first line that is no comment has a known key."""
     first = next((line for line in text.split("\n") if line.strip(" \t\r") and line[0] != "#"), "")
     found = _KEY_LINE.match(first)
     return found is not None and found[1] in KNOWN_KEYS
 
 
 def _line_of(text: str, key: str, first: int) -> int:
+    """Return the line number of a key, from line `first` on; `first` if it is not found."""
     lines = enumerate(text.split("\n"), 1)
     pattern = re.compile(rf"[ \t{{]*[\"']?{key}[\"']?[ \t]*:")
     return next((number for number, line in lines if number >= first and pattern.match(line)), first)
 
 
-def _notes(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
-    """Return notes on what a person may have meant otherwise; `keys` are those of a memory."""
+def _notes_on_keys(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
+    """Return notes on keys that a person may have meant otherwise; `keys` are those of a memory."""
     notes = [
         f"`{key}` is not a key of a memory; write `{key.lower()}`"
         for key in _KEY.findall(memory.extra)
@@ -201,6 +207,7 @@ def _notes(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[
 
 
 def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
+    """Return True if the text above the first line of `---` has keys of a memory."""
     fence = _END.search(text)
     if fence is None:
         return False
@@ -223,7 +230,7 @@ class FrontMatter(msgspec.Struct, frozen=True):
 
 
 def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
-    """Parse front matter as that of a memory file; without any there are no values.
+    """Parse the front matter of any text as that of a memory file; without any there are no values.
 
     Raises MemoryFormatError for more than 64 KiB of it.
     """
@@ -231,7 +238,7 @@ def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
     if lines[0].rstrip() != "---":
         return FrontMatter({}, text)
     end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in {"---", "..."}), 0)
-    header = front("".join(f"{line}\n" for line in lines[1:end]), keys, 2).header if end else None
+    header = parse_header("".join(f"{line}\n" for line in lines[1:end]), keys, 2).header if end else None
     if header is None:
         return FrontMatter({}, text)
     others = tuple(key for key in header.keys if key not in keys)

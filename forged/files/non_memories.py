@@ -33,13 +33,13 @@ def non_memory_files(root: Root) -> tuple[Problem, ...]:
         with contextlib.suppress(OSError, StoreError):
             directory = open_folder(root.top, folder)
             try:
-                found += _no_memories(directory, os.path.join(root.top, folder), seen, looked_at, 0)
+                found += _non_memories_in(directory, os.path.join(root.top, folder), seen, looked_at, 0)
             finally:
                 os.close(directory)
     return tuple(sorted(found))[:_MOST_LISTED]
 
 
-def _no_memories(
+def _non_memories_in(
     directory: int, path: str, seen: set[tuple[int, int]], looked_at: Iterator[int], depth: int
 ) -> Iterator[Problem]:
     """Yield the files of one directory, and of those below it, that are no memories."""
@@ -59,12 +59,13 @@ def _no_memories(
                 with contextlib.suppress(OSError):
                     below = os.open(entry.name, atomic.DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
                     try:
-                        yield from _no_memories(below, here, seen, looked_at, depth + 1)
+                        yield from _non_memories_in(below, here, seen, looked_at, depth + 1)
                     finally:
                         os.close(below)
 
 
 def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
+    """Return why an entry of a folder is no memory, with a remedy."""
     if entry.is_symlink():
         return "is a symbolic link; put the file itself here"
     if not entry.is_file(follow_symlinks=False):

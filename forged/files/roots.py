@@ -90,7 +90,7 @@ def resolve(workspace: str, home: str) -> tuple[Root, ...]:
     of dotfiles with top HOME give the user root alone. Raises WorkspaceError for an unusable path.
     """
     home = os.path.realpath(home)
-    place, owner = _canonical(workspace)
+    place, owner = _canonical_workspace(workspace)
     user = Root(home, Scope.USER)
     if _contains(place, home) or _contains(os.path.join(home, ".forge"), place):
         return (user,)
@@ -100,7 +100,7 @@ def resolve(workspace: str, home: str) -> tuple[Root, ...]:
     return (user,) if any(_contains(root.top, home) for root in repos) else (*repos, user)
 
 
-def _canonical(workspace: str) -> tuple[str, int]:
+def _canonical_workspace(workspace: str) -> tuple[str, int]:
     """Return the canonical path of a workspace, and its owner. Raises WorkspaceError."""
     if not os.path.isabs(workspace):
         raise WorkspaceError(f"workspace {workspace!r} is not an absolute path")
@@ -123,10 +123,11 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ...]:
+    """Return the repo roots that a directory sees: its own, and one that worktrees share."""
     above = upwards(place)
     for directory in above:
         if is_git_top(directory, owners):
-            return _shared(layout(directory, owners))
+            return _roots_of_layout(layout(directory, owners))
     for directory in above:
         if _contains(directory, home):
             break  # ~/.forge is the user's and belongs to no project
@@ -137,7 +138,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
     return (Root(place, Scope.REPO),)
 
 
-def _shared(found: GitLayout) -> tuple[Root, ...]:
+def _roots_of_layout(found: GitLayout) -> tuple[Root, ...]:
     """Return the roots that a work tree sees of its repository; an existing store in git stays one."""
     main = Root(found.main or found.top, Scope.REPO)
     if not found.common or not is_git_directory(found.common):
@@ -164,7 +165,7 @@ Enter = Callable[[int, str], int]
 
 
 def open_part(parent: int, name: str) -> int:
-    """Open a directory within another one."""
+    """Open a directory by name within an open one."""
     return os.open(name, atomic.DIRECTORY, dir_fd=parent)
 
 
@@ -213,15 +214,15 @@ def root_of_agent(home: str, agent_id: str, *, make: bool = False) -> Root | Non
             f"there is an agent {alike[0]!r}, and on some file systems {agent_id!r} is the same name; "
             "use the one that is there"
         )
-    _made(os.path.realpath(home), root.top)
+    _make_root(os.path.realpath(home), root.top)
     return root
 
 
-def made_org_root(home: str) -> Root:
+def make_org_root(home: str) -> Root:
     """Return the root of documents for all agents, created if missing. Raises StoreError."""
     root = org_root(home)
     if os.path.islink(root.top) or not os.path.isdir(root.top):
-        _made(os.path.realpath(home), root.top)
+        _make_root(os.path.realpath(home), root.top)
     return root
 
 
@@ -236,9 +237,9 @@ def root_at(top: str, home: str) -> Root:
     return Root(top, Scope.AGENT) if is_agents else repo_root(top)
 
 
-def _made(home: str, top: str) -> None:
+def _make_root(home: str, top: str) -> None:
     """Create a root in the user's own directory."""
     if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is not a directory, or is a link; move it away")
     with atomic.explained(f"cannot make {top}"):
-        os.close(open_folder(home, os.path.relpath(top, home), atomic.Way(makes=True)))
+        os.close(open_folder(home, os.path.relpath(top, home), atomic.PathOpener(makes=True)))

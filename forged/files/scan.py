@@ -54,9 +54,9 @@ def scan(
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
     yield_if_due = Pace(pause).yield_if_due if pause else lambda: None
-    one = _Pass(root, files if previous else frozenset(), yield_if_due, clock)
+    one = _ScanPass(root, files if previous else frozenset(), yield_if_due, clock)
     listings = tuple(
-        one.directory(folder, before.get(path) or Listing(path, {}))
+        one.scan_directory(folder, before.get(path) or Listing(path, {}))
         for folder in root.folders
         for path in (os.path.join(root.top, folder),)
     )
@@ -93,8 +93,8 @@ class Pace:
         self._slice_ends = time.perf_counter() + SLICE_S
 
 
-class _Pass:
-    """One scan of the directories of a root."""
+class _ScanPass:
+    """One scan of the directories of a root; `unsettled` is set if a file is being saved."""
 
     def __init__(
         self, root: Root, files: frozenset[str], yield_if_due: Callable[[], None], clock: Callable[[], float]
@@ -106,47 +106,49 @@ class _Pass:
         self._clock = clock
         self._inodes: set[tuple[int, int]] = set()
 
-    def directory(self, folder: str, before: Listing) -> Listing:
+    def scan_directory(self, folder: str, before: Listing) -> Listing:
         """Scan one directory; return `before` itself if nothing in it changed."""
         try:
             directory = open_folder(self._root.top, folder)
         except FileNotFoundError:
-            return _renewed(before, {}, "")
+            return _listing_or_same(before, {}, "")
         except StoreError as error:
-            return _renewed(before, {}, str(error))
+            return _listing_or_same(before, {}, str(error))
         except OSError as error:
             # A directory that is unreadable for now is not deleted; another entry in its place is a change.
             files = {} if error.errno in {errno.ENOTDIR, errno.ELOOP} else before.files
-            return _renewed(before, files, f"cannot be opened: {atomic.why(error)}")
+            return _listing_or_same(before, files, f"cannot be opened: {atomic.why(error)}")
         try:
             status = os.fstat(directory)
             if (status.st_dev, status.st_ino) in self._inodes:  # the second folder links to the first
-                return _renewed(before, {}, "")
+                return _listing_or_same(before, {}, "")
             self._inodes.add((status.st_dev, status.st_ino))
-            return self._entries(directory, before)
+            return self._scan_entries(directory, before)
         except OSError as error:
-            return _renewed(before, before.files, f"cannot be listed: {atomic.why(error)}")
+            return _listing_or_same(before, before.files, f"cannot be listed: {atomic.why(error)}")
         finally:
             os.close(directory)
 
-    def _entries(self, directory: int, before: Listing) -> Listing:
+    def _scan_entries(self, directory: int, before: Listing) -> Listing:
         """Read the entries of one open directory."""
         if self._files and not before.reason:
-            files, fresh = self._split(before)
+            files, fresh = self._split_by_names(before)
         else:
-            files, fresh = self._compare(directory, before.files)
+            files, fresh = self._split_by_listing(directory, before.files)
         for name, is_file in fresh.items():
-            seen = self._look(directory, name, before.files.get(name), is_file=is_file)
+            seen = self._read_entry(directory, name, before.files.get(name), is_file=is_file)
             if seen is not None:
                 files[name] = seen
                 if seen.reason:  # shown by status; may quote the file
                     logger.debug("questionable memory file=%s", printable(name))
             self._yield_if_due()
         held = all(files.get(name) is before.files.get(name) for name in fresh)
-        return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
+        return _listing_or_same(
+            before, before.files if held and len(files) == len(before.files) else files, ""
+        )
 
-    def _split(self, before: Listing) -> tuple[dict[str, FileEntry], dict[str, bool]]:
-        """Return unchanged entries, and the names of changed files to look at."""
+    def _split_by_names(self, before: Listing) -> tuple[dict[str, FileEntry], dict[str, bool]]:
+        """Return unchanged entries, and the names of files to look at: those that the caller gave."""
         named = [path.rpartition("/") for path in sorted(self._files)]
         fresh = {name: False for folder, _, name in named if folder == before.path}
         same = before.files.copy()
@@ -154,10 +156,10 @@ class _Pass:
             same.pop(name, None)
         return same, fresh
 
-    def _compare(
+    def _split_by_listing(
         self, directory: int, known: dict[str, FileEntry]
     ) -> tuple[dict[str, FileEntry], dict[str, bool]]:
-        """Split entries into known ones, and others with True if it surely is a regular file."""
+        """Return unchanged entries, and the other names with True if it surely is a regular file."""
         same: dict[str, FileEntry] = {}
         fresh: dict[str, bool] = {}
         with os.scandir(directory) as entries:
@@ -167,49 +169,55 @@ class _Pass:
                     if name[-3:] != ".md" or name[0] == ".":
                         continue
                     seen = known.get(name)
-                    if seen is not None and seen.key == _key_of(entry):
+                    if seen is not None and seen.key == _change_key_of(entry):
                         same[name] = seen
                     else:
                         fresh[name] = entry.is_file(follow_symlinks=False)
                 self._yield_if_due()
         return same, fresh
 
-    def _look(self, directory: int, name: str, old: FileEntry | None, *, is_file: bool) -> FileEntry | None:
-        """Read one entry, or return None if it is gone."""
+    def _read_entry(
+        self, directory: int, name: str, old: FileEntry | None, *, is_file: bool
+    ) -> FileEntry | None:
+        """Return the entry of a file, read if it changed; None if it is gone."""
         try:
             if old is not None or not is_file:
                 status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
-                if old is not None and old.key == _key(status):
+                if old is not None and old.key == _change_key(status):
                     return old
                 if old is not None and self._is_being_saved(status, old):
-                    return self._hold(old)
+                    return self._keep_unsettled(old)
                 is_file = stat.S_ISREG(status.st_mode)
             if is_file:  # only regular files are opened: opening a device may have effects
-                status, data = _read(directory, name)
+                status, data = _read_file(directory, name)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return _unreadable(directory, name, error)
-        reason = _refusal(name, status)
+            return _unreadable_entry(directory, name, error)
+        reason = _refusal_reason(name, status)
         if reason:
-            return FileEntry(_key(status), None, reason)
+            return FileEntry(_change_key(status), None, reason)
         if len(data) != status.st_size:
-            return self._hold(old or FileEntry(_NEVER, None, "is being written"))
-        return self._judge(name, status, data, old)
+            return self._keep_unsettled(old or FileEntry(_NEVER, None, "is being written"))
+        return self._parse_entry(name, status, data, old)
 
-    def _judge(self, name: str, status: os.stat_result, data: bytes, old: FileEntry | None) -> FileEntry:
-        """Return the entry of a file that was read."""
+    def _parse_entry(
+        self, name: str, status: os.stat_result, data: bytes, old: FileEntry | None
+    ) -> FileEntry:
+        """Return the entry of a file from the bytes that were read."""
         try:
             reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
             may_pass = not isinstance(error, InConflict) and self._age(status) < GRACE_S
             if old is not None and old.memory is not None and may_pass:
-                return self._hold(old)
-            return FileEntry(_key(status), None, str(error), is_blank=isinstance(error, NoText))
+                return self._keep_unsettled(old)
+            return FileEntry(_change_key(status), None, str(error), is_blank=isinstance(error, NoText))
         memory = reading.memory
         if old is not None and old.memory == memory:
             memory = old.memory
-        return FileEntry(_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest())
+        return FileEntry(
+            _change_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest()
+        )
 
     def _is_being_saved(self, status: os.stat_result, old: FileEntry) -> bool:
         """Return True if the bytes of a valid file changed just now; a rename is complete at once."""
@@ -221,31 +229,32 @@ class _Pass:
         """Return seconds since the last change; a time in the future counts like one in the past."""
         return abs(self._clock() - status.st_mtime)
 
-    def _hold(self, old: FileEntry) -> FileEntry:
-        """Return the old entry, to be read again."""
+    def _keep_unsettled(self, old: FileEntry) -> FileEntry:
+        """Return the old entry, and mark the scan unsettled so that it is read again."""
         self.unsettled = True
         return old
 
 
-def _renewed(before: Listing, files: dict[str, FileEntry], reason: str) -> Listing:
+def _listing_or_same(before: Listing, files: dict[str, FileEntry], reason: str) -> Listing:
     """Return the last listing itself if nothing changed, else a new one."""
     if reason == before.reason and (files is before.files or not (files or before.files)):
         return before
     return Listing(before.path, files, reason)
 
 
-def _key(status: os.stat_result) -> Key:
+def _change_key(status: os.stat_result) -> Key:
+    """Return the change key of a file: inode, size, mtime and ctime."""
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _key_of(entry: os.DirEntry[str]) -> Key | None:
+def _change_key_of(entry: os.DirEntry[str]) -> Key | None:
     try:
-        return _key(entry.stat(follow_symlinks=False))
+        return _change_key(entry.stat(follow_symlinks=False))
     except FileNotFoundError:
         return None
 
 
-def _refusal(name: str, status: os.stat_result) -> str:
+def _refusal_reason(name: str, status: os.stat_result) -> str:
     """Return why a file is not read, or ""."""
     if not stat.S_ISREG(status.st_mode):
         link = stat.S_ISLNK(status.st_mode)
@@ -259,7 +268,7 @@ def _refusal(name: str, status: os.stat_result) -> str:
     return ""
 
 
-def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
+def _read_file(directory: int, name: str) -> tuple[os.stat_result, bytes]:
     """Read a file that may have changed type since it was listed; at most one byte more than its size."""
     fd = os.open(name, _READ_FLAGS, dir_fd=directory)
     try:
@@ -274,10 +283,10 @@ def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
         os.close(fd)
 
 
-def _unreadable(directory: int, name: str, error: OSError) -> FileEntry:
+def _unreadable_entry(directory: int, name: str, error: OSError) -> FileEntry:
     """Return an entry for an unreadable file; retry at the next scan if waiting can help."""
     key = _NEVER
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
         with contextlib.suppress(OSError):
-            key = _key(os.stat(name, dir_fd=directory, follow_symlinks=False))
+            key = _change_key(os.stat(name, dir_fd=directory, follow_symlinks=False))
     return FileEntry(key, None, f"cannot be read: {atomic.why(error)}")

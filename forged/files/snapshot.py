@@ -20,7 +20,7 @@ Key = tuple[int, int, int, int]
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` file as last read. `reason` is what to correct, or without a memory why there is none.
+    """A `.md` file as last read; `reason` is a thing to correct, or why there is no memory.
 
     `sha256`, in hex, is that of the bytes of the memory. `is_blank`: the file has no text.
     """
@@ -70,7 +70,7 @@ def from_scan(
     yield_if_due: Callable[[], None],
 ) -> Snapshot:
     """Build a snapshot from all files of a root; `yield_if_due` is called after each."""
-    chosen, problems = _choose(listings, yield_if_due)
+    chosen, problems = _choose_files(listings, yield_if_due)
     ids = sorted(chosen)
     memories = tuple(chosen[id_].memory for id_ in ids)
     paths = tuple(chosen[id_].path for id_ in ids)
@@ -86,7 +86,7 @@ def from_changes(
 
     Without problems each id has one file and each file is a memory; that must hold afterwards.
     """
-    changes = list(_changes(previous.listings, listings, files))
+    changes = list(_changed_entries(previous.listings, listings, files))
     # Two names that are not ASCII may look alike.
     questionable = any(
         after is not None and (after.reason or not os.path.basename(path).isascii())
@@ -117,7 +117,7 @@ def _memory(seen: FileEntry | None) -> Memory | None:
     return None if seen is None else seen.memory
 
 
-def _changes(
+def _changed_entries(
     before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
 ) -> Iterator[tuple[str, FileEntry | None, FileEntry | None]]:
     """Yield each changed path with its entry before and after."""
@@ -129,7 +129,7 @@ def _changes(
 
 
 class File(msgspec.Struct, frozen=True, gc=False):
-    """A memory, its file and the hash of that; `rank` orders directories."""
+    """A memory with the path and hash of its file; `rank` orders directories."""
 
     memory: Memory
     path: str
@@ -137,7 +137,7 @@ class File(msgspec.Struct, frozen=True, gc=False):
     sha256: str
 
 
-def _choose(
+def _choose_files(
     listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
 ) -> tuple[dict[str, File], tuple[Problem, ...]]:
     """Return the used file of each id, and the problems."""
@@ -145,7 +145,7 @@ def _choose(
     losers: list[File] = []
     problems = [Problem(printable(each.path), each.reason, loses=True) for each in listings if each.reason]
     for rank, listing in enumerate(listings):
-        problems += _alike(listing)
+        problems += _look_alikes(listing)
         for name, seen in listing.files.items():
             path = f"{listing.path}/{name}"
             if seen.reason:
@@ -165,8 +165,8 @@ def _choose(
     return chosen, tuple(sorted(problems))
 
 
-def _alike(listing: Listing) -> Iterator[Problem]:
-    """Yield a problem for each name that looks like another one."""
+def _look_alikes(listing: Listing) -> Iterator[Problem]:
+    """Yield a problem for each name that looks like another one in its directory."""
     firsts: dict[str, str] = {}
     for name in sorted(name for name in listing.files if not name.isascii()):
         first = firsts.setdefault(one_form(name), name)
@@ -180,6 +180,7 @@ def _alike(listing: Listing) -> Iterator[Problem]:
 
 
 def _newest_first(choice: File) -> tuple[int, int, int, str]:
+    """Return the sort key that puts the newest memory first, then the first directory."""
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
 

@@ -37,7 +37,7 @@ NOTE = "origin.json"
 Note = Callable[[str, str], bytes]
 
 
-class Removed(msgspec.Struct, frozen=True):
+class RemovedFile(msgspec.Struct, frozen=True):
     """A removed file and its place in the trash; "" if it was erased."""
 
     id: str
@@ -46,7 +46,7 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class MemoryStore:
-    """Files of one root. Threads and processes may share a directory."""
+    """Writer of the memory files of one root. Threads and processes may share a directory."""
 
     def __init__(self, root: Root, clock: Callable[[], float] = time.time) -> None:
         """Take a root, out of whose top no link may lead; `clock` gives seconds since the epoch."""
@@ -61,8 +61,8 @@ class MemoryStore:
 
         Raises MemoryExists if the id exists, StoreError if it cannot be stored; nothing is left then.
         """
-        path, data = self.path_of(memory.id), self.checked(memory)
-        with atomic.explained(f"cannot write {path}"), self.opened_to_write() as (folder, owner):
+        path, data = self.path_of(memory.id), self.checked_bytes(memory)
+        with atomic.explained(f"cannot write {path}"), self.open_to_write() as (folder, owner):
             try:
                 atomic.publish(folder, os.path.basename(path), data, owner)
             except FileExistsError as error:
@@ -73,14 +73,14 @@ class MemoryStore:
         """Return the path of a new memory's file."""
         return f"{self._folder}/{memory_id}.md"
 
-    def checked(self, memory: Memory) -> bytes:
+    def checked_bytes(self, memory: Memory) -> bytes:
         """Return the bytes of a new memory's file. Raises StoreError if they could not be read back."""
         if not is_valid_id(memory.id):
             raise StoreError(
                 f"{memory.id[:80]!r} is not a valid id for a new memory; use "
                 "mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
-        data = self.rendered(memory)
+        data = self.file_bytes(memory)
         # Never acknowledge a memory that cannot be read back.
         try:
             reading = read(data, self.root.scope, memory.id)
@@ -92,30 +92,30 @@ class MemoryStore:
         return data
 
     @contextlib.contextmanager
-    def opened_to_write(self, folder: str = "") -> Iterator[tuple[int, atomic.Owner | None]]:
+    def open_to_write(self, folder: str = "") -> Iterator[tuple[int, atomic.Owner | None]]:
         """Open a folder of memories, created if missing; yield it with the owner of new files.
 
         The default is the folder of new memories. Raises OSError, StoreError.
         """
-        directory, owner = (-1, None) if folder else self._reopened()
+        directory, owner = (-1, None) if folder else self._reopen_folder()
         if directory < 0:
-            way = atomic.Way(makes=True)
+            way = atomic.PathOpener(makes=True)
             directory = open_folder(self.root.top, folder or self.root.folders[0], way)
             owner = way.owner
             if not folder and way.top is not None:
-                self._known = _place(way.top), _place(os.fstat(directory))
+                self._known = _device_and_inode(way.top), _device_and_inode(os.fstat(directory))
         try:
             yield directory, owner
         finally:
             os.close(directory)
 
-    def rendered(self, memory: Memory) -> bytes:
+    def file_bytes(self, memory: Memory) -> bytes:
         """Return the bytes that `write` puts into the file of a memory."""
         return render(msgspec.structs.replace(memory, scope=self.root.scope))
 
     def move_to_trash(
         self, snapshot: Snapshot, ids: Collection[str], trash: str, note: Note | None = None
-    ) -> tuple[Removed, ...]:
+    ) -> tuple[RemovedFile, ...]:
         """Move every file of these ids to `<trash>/<time>-<id>/`, with a `note` made from id and path.
 
         Raises StoreError at the first file that cannot be moved; earlier ones are moved.
@@ -124,10 +124,10 @@ class MemoryStore:
         with atomic.explained(f"cannot use the trash {trash}"):
             os.makedirs(trash, 0o700, exist_ok=True)
         removed = []
-        for path, name, id_ in _files_of(snapshot, ids):
+        for path, name, id_ in _places_of(snapshot, ids):
             note_bytes = note(id_, os.path.join(path, name)) if note is not None else b""
-            kept_at = self._move(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), note_bytes)
-            removed.append(Removed(id_, os.path.join(path, name), kept_at))
+            kept_at = self._move_file(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), note_bytes)
+            removed.append(RemovedFile(id_, os.path.join(path, name), kept_at))
         return tuple(removed)
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
@@ -138,7 +138,7 @@ class MemoryStore:
         path = os.path.join(self.root.top, folder, name)
         if folder not in self.root.folders or os.path.basename(name) != name:
             raise StoreError(f"{path} is not a place for a memory")
-        with atomic.explained(f"cannot write {path}"), self.opened_to_write(folder) as (directory, owner):
+        with atomic.explained(f"cannot write {path}"), self.open_to_write(folder) as (directory, owner):
             try:
                 atomic.publish(directory, name, data, owner)
             except FileExistsError as error:
@@ -149,38 +149,39 @@ class MemoryStore:
     def rewrite(self, path: str, data: bytes, *, expected: str) -> None:
         """Replace the bytes of a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
         folder, name = os.path.split(path)
-        way = atomic.Way(makes=False)
-        with atomic.explained(f"cannot write {path}"), self._opened(folder, way) as directory:
+        way = atomic.PathOpener(makes=False)
+        with atomic.explained(f"cannot write {path}"), self._open_folder(folder, way) as directory:
             atomic.rewrite(directory, name, data, expected=expected, owner=way.owner)
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file. Raises StoreError."""
         folder, name = os.path.split(path)
-        with atomic.explained(f"cannot read {path}"), self._opened(folder) as directory:
+        with atomic.explained(f"cannot read {path}"), self._open_folder(folder) as directory:
             return atomic.read(directory, name)
 
-    def erase(self, snapshot: Snapshot, ids: Collection[str]) -> tuple[Removed, ...]:
+    def erase(self, snapshot: Snapshot, ids: Collection[str]) -> tuple[RemovedFile, ...]:
         """Delete every file of these ids. Raises StoreError at the first that cannot be deleted."""
-        return tuple(self._erase(path, name, id_) for path, name, id_ in _files_of(snapshot, ids))
+        return tuple(self._erase_file(path, name, id_) for path, name, id_ in _places_of(snapshot, ids))
 
     def sweep_temps(self) -> int:
         """Remove leftovers of writers killed over half a minute ago; return the number of files."""
         try:
-            with self._opened(self.root.folders[0]) as directory:
+            with self._open_folder(self.root.folders[0]) as directory:
                 return atomic.sweep(directory, self._clock() - _TEMPS_S)
         except (OSError, StoreError) as error:
             logger.debug("temporary files not swept top=%s reason=%s", self.root.top, error)
             return 0
 
     @contextlib.contextmanager
-    def _opened(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+    def _open_folder(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+        """Open a folder of the root during the block. Raises OSError, StoreError."""
         directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
         finally:
             os.close(directory)
 
-    def _reopened(self) -> tuple[int, atomic.Owner | None]:
+    def _reopen_folder(self) -> tuple[int, atomic.Owner | None]:
         """Return the directory of new memories if it is the one opened last, without walking the path."""
         if self._known is None:
             return -1, None
@@ -189,13 +190,14 @@ class MemoryStore:
             directory = os.open(self._folder, atomic.DIRECTORY)
         except OSError:
             return -1, None
-        if (_place(top), _place(os.fstat(directory))) == self._known:
+        if (_device_and_inode(top), _device_and_inode(os.fstat(directory))) == self._known:
             return directory, atomic.Owner.of(top)
         os.close(directory)
         return -1, None
 
-    def _move(self, directory: str, name: str, folder: str, note: bytes) -> str:
-        with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
+    def _move_file(self, directory: str, name: str, folder: str, note: bytes) -> str:
+        """Move a file into a new trash folder, with its note; return its path there."""
+        with atomic.explained(f"cannot move {directory}/{name}"), self._open_folder(directory) as source:
             kept_at = atomic.new_directory(folder)
             target = os.open(kept_at, atomic.DIRECTORY)
             try:
@@ -206,11 +208,11 @@ class MemoryStore:
                 os.close(target)
         return os.path.join(kept_at, name)
 
-    def _erase(self, directory: str, name: str, id_: str) -> Removed:
-        with atomic.explained(f"cannot delete {directory}/{name}"), self._opened(directory) as source:
+    def _erase_file(self, directory: str, name: str, id_: str) -> RemovedFile:
+        with atomic.explained(f"cannot delete {directory}/{name}"), self._open_folder(directory) as source:
             os.unlink(name, dir_fd=source)
             os.fsync(source)
-        return Removed(id_, os.path.join(directory, name))
+        return RemovedFile(id_, os.path.join(directory, name))
 
 
 def root_owned_files(root: Root) -> str:
@@ -222,7 +224,7 @@ def root_owned_files(root: Root) -> str:
         return ""
     try:
         owner = atomic.Owner.of(os.stat(root.top))
-        path = _of_root(root) if owner is not None else ""
+        path = _file_of_root_user(root) if owner is not None else ""
     except OSError:
         return ""
     if owner is None or not path:
@@ -238,8 +240,8 @@ def root_owned_files(root: Root) -> str:
     )
 
 
-def _of_root(root: Root) -> str:
-    """Return a file below a root that belongs to the user root, or ""."""
+def _file_of_root_user(root: Root) -> str:
+    """Return a path in or above the folder of memories that belongs to the user root, or ""."""
     folder = os.path.join(root.top, root.folders[0])
     ways = [each for each in (os.path.dirname(folder), folder) if each != root.top]
     for path in filter(os.path.lexists, ways):
@@ -252,7 +254,8 @@ def _of_root(root: Root) -> str:
         return next((each.path for each in some if each.stat(follow_symlinks=False).st_uid == 0), "")
 
 
-def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
+def _places_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
+    """Return directory, name and id of each file of these ids."""
     return [
         (listing.path, name, seen.memory.id)
         for listing in snapshot.listings
@@ -261,7 +264,7 @@ def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, 
     ]
 
 
-def _place(found: os.stat_result) -> tuple[int, int]:
+def _device_and_inode(found: os.stat_result) -> tuple[int, int]:
     """Return device and inode."""
     return found.st_dev, found.st_ino
 

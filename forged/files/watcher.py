@@ -29,7 +29,7 @@ from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API
 
 from forged.fair_queue import ignore_failure
-from forged.files.directory_events import instances_held, refusal
+from forged.files.directory_events import count_inotify_instances, watch_refusal
 from forged.files.roots import Root, upwards
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Watcher:
         self.used_at = float("-inf")
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
-        self._troubles: dict[str, _Trouble] = {}
+        self._troubles: dict[str, _WatchTrouble] = {}
         # Used in the thread: roots with an appeared or disappeared directory since watches were set; roots to
         # watch anew when it is quiet, because a directory with the same inode number may have come back; and
         # roots whose new watches are due.
@@ -98,27 +98,27 @@ class Watcher:
             self._look_now.set()
 
     async def run(self) -> None:
-        """Watch until cancelled, whatever happens to the watches."""
+        """Watch and report roots until cancelled; restart after each failure."""
         thread = ThreadPoolExecutor(1, "forged-watcher")
         pause_s, self._ended = 0.0, False
         try:
             while True:
                 began = time.monotonic()
                 try:
-                    await self._follow(thread)
+                    await self._run_in_thread(thread)
                 except Exception as error:  # noqa: BLE001 - supervisor: a backend may raise anything
-                    if self._is_of_single_roots(error):
+                    if self._handle_root_error(error):
                         continue
                     lasted = time.monotonic() - began > _LAST_PAUSE_S
                     pause_s = _FIRST_PAUSE_S if lasted or not pause_s else min(2 * pause_s, _LAST_PAUSE_S)
-                    await asyncio.sleep(self._failed(error, pause_s))
+                    await asyncio.sleep(self._handle_failure(error, pause_s))
         finally:
-            self._enter("stopped")
+            self._set_state("stopped")
             thread.shutdown(wait=False)
 
-    async def _follow(self, thread: ThreadPoolExecutor) -> None:
+    async def _run_in_thread(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
-        session = loop.run_in_executor(thread, self._session, loop)
+        session = loop.run_in_executor(thread, self._watch_in_thread, loop)
         session.add_done_callback(ignore_failure)  # the waiting task may be cancelled
         try:
             await asyncio.wait([session])
@@ -129,13 +129,13 @@ class Watcher:
             raise
         session.result()
 
-    def _session(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch until the backend fails."""
+    def _watch_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch and report until the backend fails or the watcher is cancelled."""
         standing: _Watches | None = None
         try:
             while not self._ended:
                 self._look_now.clear()
-                standing = self._renewed(standing, loop)
+                standing = self._renew(standing, loop)
                 self._listen(standing, loop)
         finally:
             if standing is not None:
@@ -143,7 +143,7 @@ class Watcher:
             if not self._ended:
                 _await_closed()  # the handler of the failure needs an instance of inotify
 
-    def _renewed(self, old: _Watches | None, loop: asyncio.AbstractEventLoop) -> _Watches:
+    def _renew(self, old: _Watches | None, loop: asyncio.AbstractEventLoop) -> _Watches:
         """Watch the directories that exist now; return the old watches if no new ones are possible."""
         while True:
             _await_closed()
@@ -152,10 +152,10 @@ class Watcher:
                 fresh = _begin_watching(places)
             except Exception as error:
                 _await_closed()
-                others = self._unwatched(old)
+                others = self._unwatched_tops(old)
                 if old is None or not others:
                     raise
-                self._trouble(others, self._limit() or _cause(error))
+                self._mark_unwatched(others, self._limit() or _cause(error))
                 self._call_in_loop(loop, self._report, dict.fromkeys(others, EVERYTHING))
                 return old
             if fresh is not None:
@@ -165,14 +165,14 @@ class Watcher:
         touched |= dict.fromkeys(troubled | self._swapped | self._quiet, EVERYTHING)
         self._again |= self._swapped
         self._swapped = self._quiet = frozenset()
-        self._call_in_loop(loop, self._began, fresh.watched, touched)
+        self._call_in_loop(loop, self._set_watched, fresh.watched, touched)
         if old is not None:
             if self._take_last(old, loop):
                 self._look_now.set()  # it happened while the new watches were set
             old.close()
         return fresh
 
-    def _unwatched(self, old: _Watches | None) -> tuple[str, ...]:
+    def _unwatched_tops(self, old: _Watches | None) -> tuple[str, ...]:
         """Return the tops of roots whose directories are not all watched."""
         there = old.watched if old is not None else frozenset()
         return tuple(
@@ -190,7 +190,7 @@ class Watcher:
             if now - polled_at > _POLL_S and self._troubles:
                 polled_at = now
                 self._call_in_loop(loop, self._report, dict.fromkeys(self._troubles, EVERYTHING))
-            if swapped or self._mended(now):
+            if swapped or self._end_troubles(now):
                 return
 
     def _take_changes(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
@@ -199,7 +199,7 @@ class Watcher:
         if changes == "timeout":
             self._quiet, self._again = self._again, frozenset()
             return bool(self._quiet) or standing.places.on_disk() != standing.watched
-        return self._forward(standing, changes, loop)
+        return self._report_changes(standing, changes, loop)
 
     def _take_last(self, old: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
         """Report the last events of old watches; return True if a directory appeared or disappeared."""
@@ -207,11 +207,11 @@ class Watcher:
         swapped, end = False, time.monotonic() + (_LAST_LOOKS_S if old.mark.is_there else 0)
         while True:
             changes = old.notify.watch(_DEBOUNCE_MS, _LAST_STEP_MS, _LAST_STEP_MS, None)
-            swapped = self._forward(old, changes, loop) or swapped
+            swapped = self._report_changes(old, changes, loop) or swapped
             if old.mark.is_in(changes) or time.monotonic() > end:
                 return swapped
 
-    def _forward(self, standing: _Watches, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
+    def _report_changes(self, standing: _Watches, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
         """Report the roots of changes; return True if a directory appeared or disappeared."""
         if not isinstance(changes, set):
             return False
@@ -238,48 +238,48 @@ class Watcher:
             self._ended = True
             self._look_now.set()
 
-    def _is_of_single_roots(self, error: Exception) -> bool:
-        """Return True if an error names the roots that it affects; the others are watched again at once."""
+    def _handle_root_error(self, error: Exception) -> bool:
+        """Poll and report roots that an error names; return False if it names none."""
         cause = _cause(error)
         named = [root.top for root in self._roots if f'"{root.top}/' in cause]
         if not named or self._limit():
             return False
-        self._trouble(named, cause)
+        self._mark_unwatched(named, cause)
         self._report(self._all_roots())  # events since the last look are lost
         return True
 
-    def _trouble(self, tops: Iterable[str], cause: str) -> None:
-        """Mark roots as not watched for a while."""
-        fresh = {top: _Trouble(cause, time.monotonic() + _TROUBLE_S) for top in tops}
+    def _mark_unwatched(self, tops: Iterable[str], cause: str) -> None:
+        """Mark roots as not watched for a while; they are polled."""
+        fresh = {top: _WatchTrouble(cause, time.monotonic() + _TROUBLE_S) for top in tops}
         if fresh.keys() - self._troubles.keys():
             logger.warning("roots are polled roots=%d cause=%s", len(fresh), cause)
         self._troubles = {**self._troubles, **fresh}
 
-    def _mended(self, now: float) -> bool:
-        """Return True if a root with a problem is due for a new attempt."""
+    def _end_troubles(self, now: float) -> bool:
+        """End the trouble of roots that are due for a new attempt; return True if there are any."""
         over = [top for top, trouble in self._troubles.items() if trouble.until <= now]
         if over:
             self._troubles = {top: each for top, each in self._troubles.items() if top not in over}
         return bool(over)
 
-    def _failed(self, error: Exception, pause_s: float) -> float:
-        """Record a failure, report every root, and return the seconds until the next attempt."""
+    def _handle_failure(self, error: Exception, pause_s: float) -> float:
+        """Set the state after a failure, report every root, return the seconds until the next attempt."""
         limited = self._limit()
-        self._enter(f"polling: {limited}" if limited else f"restarting: {_cause(error)}")
+        self._set_state(f"polling: {limited}" if limited else f"restarting: {_cause(error)}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
 
     def _limit(self) -> str:
         """Return the kernel limit that prevents watches of all directories, or ""."""
-        return refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
+        return watch_refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
 
-    def _began(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
-        """Report roots whose watches have begun."""
-        self._enter("inotify", watched)
+    def _set_watched(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
+        """Set the state to inotify with these directories, and report roots."""
+        self._set_state("inotify", watched)
         self._report(touched)
 
-    def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
-        """Set the state for status."""
+    def _set_state(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
+        """Set the state and the watched directories for status."""
         self.watched = watched
         if state != self.state:
             level = logging.INFO if state in ("inotify", "stopped") else logging.WARNING
@@ -295,7 +295,7 @@ class Watcher:
             self._on_change(top, files)
 
 
-class _Trouble(msgspec.Struct, frozen=True):
+class _WatchTrouble(msgspec.Struct, frozen=True):
     """Reason why a root is not watched, and the end of that state in seconds of `time.monotonic`."""
 
     cause: str
@@ -343,7 +343,7 @@ def _begin_watching(places: WatchedPlaces) -> _Watches | None:
 def _await_closed() -> None:
     """Wait until the backend's thread has closed old watches, to never need a fourth instance."""
     until = time.monotonic() + _LAST_LOOKS_S
-    while instances_held() > _MOST_HELD and time.monotonic() < until:
+    while count_inotify_instances() > _MOST_HELD and time.monotonic() < until:
         time.sleep(_CLOSING_S)
 
 
@@ -374,8 +374,8 @@ class WatchedPlaces:
         """Return the directories to watch now; unreadable ones are left to the scan."""
         found = set[Watched]()
         for root in self._roots:
-            nearest = next(filter(None, map(_look, upwards(root.top))), None)
-            candidates = (*map(_look, below(root)), nearest)
+            nearest = next(filter(None, map(_watched_at, upwards(root.top))), None)
+            candidates = (*map(_watched_at, below(root)), nearest)
             found.update(directory for directory in candidates if directory is not None)
         return frozenset(found)
 
@@ -394,9 +394,9 @@ class WatchedPlaces:
         return dict.fromkeys(tops, EVERYTHING)
 
     def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Return roots that changes touch, each with its changed files; empty if other things changed.
+        """Return roots that changes touch with changed files, and if a watched directory came or went.
 
-        The second value is True if a watched directory appeared or disappeared.
+        Without files, any file of a root may have changed. The second value is True for such a directory.
         """
         files: dict[str, set[str]] = {}
         whole = set[str]()
@@ -417,8 +417,8 @@ def below(root: Root) -> tuple[str, ...]:
     return (*root.directories, os.path.dirname(root.directories[0]))
 
 
-def _look(path: str) -> Watched | None:
-    """Return a directory as it is now, or None."""
+def _watched_at(path: str) -> Watched | None:
+    """Return the directory at a path with its device and inode, or None."""
     try:
         status = os.stat(path)
     except OSError:
@@ -435,12 +435,12 @@ class WatchBarrier:
     """
 
     def __init__(self) -> None:
-        self._descriptor = _unnamed()
+        self._descriptor = _open_memfd()
         self.path = f"/proc/self/fd/{self._descriptor}"
         self.is_there = self._descriptor >= 0 and os.path.exists(self.path)
 
     def set(self) -> None:
-        """Change the time of the file, which its watch reports; a write would not be reported."""
+        """Touch the file, which its watch reports; a write would not be reported."""
         if self.is_there:
             os.utime(self._descriptor)
 
@@ -454,7 +454,7 @@ class WatchBarrier:
             self._descriptor, self.is_there = -1, False
 
 
-def _unnamed() -> int:
+def _open_memfd() -> int:
     if sys.platform != "linux":
         return -1
     try:

@@ -3,7 +3,7 @@
 The only module that uses PyYAML. Every scalar stays text, because YAML 1.1 types lose nanoseconds and turn
 `no` into False; the caller converts each field. Anchors, aliases and tags are refused during parsing, and
 depth and number of parts are limited, which prevents expansion attacks. Anything else raises
-MemoryFormatError with the reason. `repaired` builds a valid header if each line has its key.
+MemoryFormatError with the reason. `repair_header` builds a valid header if each line has its key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load(text: str, known: Collection[str]) -> Header:
     if _ODD_LINE_END.search(text):
         raise MemoryFormatError("the front matter has a line end other than LF or CRLF")
     try:
-        return _Header(text, known).values()
+        return _HeaderReader(text, known).values()
     except yaml.MarkedYAMLError as error:
         line = f" near its line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise MemoryFormatError(f"the front matter is not YAML{line}: {error.problem}") from error
@@ -43,8 +43,8 @@ def load(text: str, known: Collection[str]) -> Header:
         raise MemoryFormatError(f"the front matter is not YAML: {reason}") from error
 
 
-class _Header:
-    """One walk over the YAML events of a header."""
+class _HeaderReader:
+    """Reader of front matter in one walk over its YAML events."""
 
     def __init__(self, text: str, known: Collection[str]) -> None:
         self._known = known
@@ -54,6 +54,7 @@ class _Header:
         self._line = 0  # the last line with a part of a value
 
     def values(self) -> Header:
+        """Read the whole header: values of known keys, and the lines of all others."""
         self._take()
         event = self._take()
         if isinstance(event, yaml.StreamEndEvent):
@@ -87,7 +88,7 @@ class _Header:
         return text if text.strip() else ""
 
     def _take(self) -> yaml.Event:
-        """Return the next event; refuse unsafe ones."""
+        """Return the next event. Raises MemoryFormatError for an unsafe one or too many."""
         event = next(self._events)
         self._count += 1
         if self._count > MAX_EVENTS:
@@ -100,7 +101,8 @@ class _Header:
             raise MemoryFormatError("the front matter uses a YAML tag; quote text that begins with !")
         return event
 
-    def _value(self, event: yaml.Event, depth: int) -> Value:
+    def _read_value(self, event: yaml.Event, depth: int) -> Value:
+        """Return the value that begins with an event: text, tuple, dict or None."""
         if depth > MAX_DEPTH:
             raise MemoryFormatError("the front matter is nested too deeply")
         if isinstance(event, yaml.ScalarEvent):
@@ -110,12 +112,12 @@ class _Header:
             return {key: value for key, _, value in self._pairs(depth)}
         items: list[Value] = []
         while not isinstance(event := self._take(), yaml.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
-        self._close(event)
+            items.append(self._read_value(event, depth + 1))
+        self._note_last_line(event)
         return tuple(items)
 
     def _pairs(self, depth: int) -> Iterator[tuple[str, int, Value]]:
-        """Yield key, its line and its value; a repeated key is refused."""
+        """Yield key, its line and its value of a mapping; a repeated key is refused."""
         keys: set[str] = set()
         while not isinstance(event := self._take(), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
@@ -123,11 +125,11 @@ class _Header:
             if event.value in keys:
                 raise MemoryFormatError(f"the key `{event.value[:40]}` is there twice")
             keys.add(event.value)
-            yield event.value, _marks(event)[0].line, self._value(self._take(), depth + 1)
-        self._close(event)
+            yield event.value, _marks(event)[0].line, self._read_value(self._take(), depth + 1)
+        self._note_last_line(event)
 
-    def _close(self, event: yaml.Event) -> None:
-        """Note the last line of a value."""
+    def _note_last_line(self, event: yaml.Event) -> None:
+        """Take note of the last line of a collection."""
         # The end of a block collection is reported with the next token, lines later; that of a flow
         # collection at its bracket, and only brackets have a width.
         start, end = _marks(event)
@@ -141,6 +143,7 @@ def _last_line(event: yaml.ScalarEvent) -> int:
 
 
 def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | yaml._yaml.Mark]:
+    """Return the positions where an event starts and ends."""
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark, event.end_mark
@@ -160,7 +163,7 @@ class RepairedHeader(msgspec.Struct, frozen=True):
     faults: tuple[tuple[int, str], ...]
 
 
-def repaired(text: str) -> RepairedHeader:
+def repair_header(text: str) -> RepairedHeader:
     """Return a header that `load` can read; invalid YAML becomes plain texts or comments.
 
     Raises MemoryFormatError for a line that belongs to no key, more than 256 keys, or none.
@@ -181,7 +184,7 @@ def repaired(text: str) -> RepairedHeader:
     for number, key, lines in entries:
         fresh, why = _repaired_entry(key[:40], lines)
         if key in seen:
-            fresh, why = _remarks(lines), f"the key `{key[:40]}` is there twice; the first is used"
+            fresh, why = _as_comments(lines), f"the key `{key[:40]}` is there twice; the first is used"
         seen.add(key)
         kept += fresh
         if why:
@@ -190,18 +193,19 @@ def repaired(text: str) -> RepairedHeader:
 
 
 def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
-    """Return the lines of a key as valid YAML, and the fault that was found."""
+    """Return the lines of one key as valid YAML, and the fault that was found."""
     if _is_entry(lines):
         return lines, ""
     first, below = lines[0], lines[1:]
     quoted = _in_quotes(first)
-    ways = ([first, *map(_in_quotes, below)], [quoted, *below], [quoted, *_remarks(below)])
+    ways = ([first, *map(_in_quotes, below)], [quoted, *below], [quoted, *_as_comments(below)])
     for fresh in filter(_is_entry, ways):
         return fresh, f"`{key}` is not YAML and was read as plain text; put it in quotes"
-    return _remarks(lines), f"`{key}` is not YAML and was left out; put it in quotes"
+    return _as_comments(lines), f"`{key}` is not YAML and was left out; put it in quotes"
 
 
 def _is_entry(lines: Iterable[str]) -> bool:
+    """Return True if these lines are valid YAML with one key."""
     try:
         return len(load("".join(f"{line}\n" for line in lines), ()).keys) == 1
     except MemoryFormatError:
@@ -216,5 +220,6 @@ def _in_quotes(line: str) -> str:
     return found[1].expandtabs(4) + found[2].expandtabs(1) + (scalar(value) if value else "")
 
 
-def _remarks(lines: Iterable[str]) -> list[str]:
+def _as_comments(lines: Iterable[str]) -> list[str]:
+    """Return lines as YAML comments, without blank ones."""
     return ["# " + _ODD_LINE_END.sub(" ", line) for line in lines if line.strip()]

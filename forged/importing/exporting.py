@@ -58,7 +58,10 @@ def export(target: str, copies: Sequence[RootCopy], *, replace: bool) -> Manifes
     _check_target(target, replace=replace)
     manifest = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_manifest_parts(copies)))
     fresh = f"{target}.{secrets.token_hex(4)}.part"
-    with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
+    with (
+        atomic.explained(f"cannot write {target}"),
+        atomic.open_or_make_path(os.path.dirname(target)) as (parent, owner),
+    ):
         try:
             _write_all(parent, os.path.basename(fresh), owner, manifest, copies)
             _swap_in(fresh, target)
@@ -72,7 +75,7 @@ def new_file(path: str) -> int:
 
     Raises OSError, FileExistsError if the name exists.
     """
-    with atomic.made(os.path.dirname(path)) as (folder, owner):
+    with atomic.open_or_make_path(os.path.dirname(path)) as (folder, owner):
         return atomic.create(folder, os.path.basename(path), owner)
 
 

@@ -5,7 +5,7 @@ Pure functions without any I/O. Only the chains are imported at once: the captur
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 from forged.map.chains import Chains, build_chains, follow_links, replaced_ids
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ __all__ = [
     "thin_calibration",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION", "carry_calibration", "thin_calibration"),
     dense=("DenseIndex",),

@@ -470,7 +470,7 @@ class Builder:
             self._grounds, self.stale = None, ()
             return memories
         self._grounds = self._grounds or EvidenceChecker(self.store.root.top)
-        memories = self._grounds.shown(memories, afresh=afresh, pause=self._pause)
+        memories = self._grounds.with_stale(memories, afresh=afresh, pause=self._pause)
         self.stale = self._grounds.stale
         return memories
 

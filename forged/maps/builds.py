@@ -232,7 +232,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
     async def keep_current(self, index: RootIndex) -> None:
         """Build a root whenever it is marked, and after a failure when the back-off ends. One task a root."""
         if self.trust is not None:
-            await self.trust.opened()
+            await self.trust.wait_until_open()
         await asyncio.to_thread(index.builder.store.sweep_temps)
         retry_s: float | None = None
         while True:

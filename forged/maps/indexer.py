@@ -96,7 +96,7 @@ class Indexer:
         """Return the reason why not all memories in use may be embedded anew now, or ""."""
         maps = (index.map for index in self._roots.values() if index.map is not None)
         memories = (memory for each in maps for memory in each.memories)
-        texts = (text for each in memories for text in (each.content, *each.counting_cues))
+        texts = (text for each in memories for text in (each.content, *each.search_cues))
         return self._affords(estimate(*texts))
 
     def open(self, root: Root) -> RootIndex:

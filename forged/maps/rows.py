@@ -119,11 +119,11 @@ def cue_rows(
 
     `embedded` returns the text of a cue as it is embedded.
     """
-    owners = [row for row, memory in enumerate(memories) if memory.cues and memory.counting_cues]
+    owners = [row for row, memory in enumerate(memories) if memory.cues and memory.search_cues]
     if not owners:
         return None
     having = tuple(memories[row] for row in owners)
-    cues = [memory.counting_cues for memory in having]
+    cues = [memory.search_cues for memory in having]
     texts = tuple(
         cue if embedded is None else embedded(memory, cue)
         for memory, own in zip(having, cues, strict=True)
@@ -192,7 +192,7 @@ def _kept_cues(
     for memory, first in zip(memories, begins.tolist(), strict=True):
         cues, at = there.get(memory.id, ((), 0))
         if cues == memory.cues:
-            count = len(memory.counting_cues)
+            count = len(memory.search_cues)
             old += range(at, at + count)
             new += range(first, first + count)
     return old, new

@@ -34,11 +34,11 @@ async def sweep_absent_daily(memories: MemoryParts) -> None:
 
 async def sweep_absent(memories: MemoryParts, now: float) -> None:
     """Count a day for each missing file; erase database rows of those missing for many days."""
-    await memories.state.opened()
+    await memories.state.wait_until_open()
     if memories.state.problem:
         return
     home, swept = memories.resolver.home, 0
-    known = memories.state.removal.known()
+    known = memories.state.removal.known_ids()
     tops = known.keys() | set(await asyncio.to_thread(_own_tops, home))
     for top in sorted(tops):
         try:
@@ -57,7 +57,7 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
 async def _sweep_root(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
     """Count the day for one root and erase rows that are due; return the number of forgotten memories."""
     removal, ids = memories.state.removal, await memories.trust.ids(root.top)
-    known = known | removal.known_as(ids.identities)
+    known = known | removal.own_file_ids(ids.identities)
     look = (
         await asyncio.to_thread(_list_root, root, ids, memories.indexer.snapshot(root), now)
         if known
@@ -65,10 +65,10 @@ async def _sweep_root(memories: MemoryParts, root: Root, known: set[str], now: f
     )
     if look is None:
         return 0
-    await removal.noticed(look, known)
-    due = removal.due(look, await memories.trust.tracked(root, removal.in_question(look)))
+    await removal.count_absences(look, known)
+    due = removal.expired(look, await memories.trust.tracked(root, removal.in_question(look)))
     if due:
-        await removal.forgotten(ids, due)
+        await removal.forget(ids, due)
         memories.sessions.forget(root.top, due)
     return len(due)
 

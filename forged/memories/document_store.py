@@ -234,7 +234,7 @@ async def _server_documents_named(memories: MemoryParts, name: str = "") -> tupl
         found = await (stock.named(name) if name else stock.all())
     except SharedError as error:
         return [], f"the shared server was not asked: {error}"
-    leaving = shared.outbox.documents_leaving
+    leaving = shared.outbox.documents_to_remove
     return [each for each in found if each.document_id not in leaving], ""
 
 
@@ -248,7 +248,7 @@ async def _remove_from_server(
     newest = {each.document_id: each.newest for each in known}
     for each in documents:
         await shared.remove_document(each, newest=newest.get(each))
-    return bool(shared.outbox.documents_leaving & set(documents))
+    return bool(shared.outbox.documents_to_remove & set(documents))
 
 
 async def follow_documents(memories: MemoryParts) -> None:
@@ -280,7 +280,7 @@ async def _remove_stale_files(memories: MemoryParts) -> None:
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     async with memories.ingesting:
         index = memories.indexer.open(root)
         there = await _documents_there(memories, index)

@@ -88,12 +88,12 @@ async def ingest(
 
     Returns their fates, the root, and the generation that shows them.
     """
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     index = await org_index(memories, place, make=not only_shows)
     outcomes: list[DocumentOutcome] = []
     generation = index.generations.wanted
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
-    since = memories.state.forgotten.since
+    since = memories.state.forgotten.forgotten_at
 
     def is_forgotten(text: str) -> bool:
         return not allow_forgotten and since(tops, text) is not None

@@ -90,7 +90,7 @@ async def prepare(
 
     Raises what `check` raises.
     """
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     index = open_root(memories, place, terms.scope)
     there = await asyncio.to_thread(_existing_memories, await scan_root(memories, index))
     # A text forgotten in the repository does not come back for the user, nor the reverse.
@@ -99,7 +99,7 @@ async def prepare(
         lambda: [_prepare_draft(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
-        since = partial(memories.state.forgotten.since, tops)
+        since = partial(memories.state.forgotten.forgotten_at, tops)
         made = await asyncio.to_thread(_without_forgotten, made, since)
     return ImportJob(index, tops, made, there, terms)
 

@@ -52,7 +52,7 @@ async def remove_memories(
     async def clean(gone: Sequence[str], root: RootIds) -> None:
         nonlocal cut
         await state.forgotten.add(top, gone, ids)
-        await state.removal.forgotten(root, ids, gone)
+        await state.removal.forget(root, ids, gone)
         if index.root.scope is Scope.ORG and ids and (server := memories.documents_server) is not None:
             await server.remove(Scope.ORG, "", ids)
         if purge:
@@ -116,7 +116,7 @@ async def _mark_forgotten(memories: MemoryParts, index: RootIndex, ids: tuple[st
 async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
     """Erase a memory of a session from tables and injected sets."""
     top = root_of_session(row.session_id)
-    await memories.state.removal.forgotten(RootIds(top), (row.id,), contents)
+    await memories.state.removal.forget(RootIds(top), (row.id,), contents)
     memories.sessions.forget(top, (row.id,))
 
 
@@ -126,7 +126,7 @@ async def remove_moved(
     """Remove memories that were copied to another root; return the generation without them."""
 
     async def clean(_: Sequence[str], root: RootIds) -> None:
-        await memories.state.removal.moved(root, ids, became)
+        await memories.state.removal.move_rows(root, ids, became)
 
     taking = _with_rows(memories, index.root.top, ids, taking)
     return (await _remove(memories, index, ids, taking, clean))[1]
@@ -141,7 +141,7 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
     is_known = any(details.of(index.root.top, each) != UNKNOWN for each in ids)
 
     async def clean(_: Sequence[str], root: RootIds) -> None:
-        await memories.state.removal.forgotten(root, ids)
+        await memories.state.removal.forget(root, ids)
         if is_known:
             await memories.state.erase_traces()
 
@@ -151,7 +151,7 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
 
 def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
     """Return the terms of a removal with the memories' table rows, which the trash keeps."""
-    return replace(taking, rows=memories.state.removal.trashed(top, ids))
+    return replace(taking, rows=memories.state.removal.rows_for_trash(top, ids))
 
 
 async def _remove(

@@ -203,7 +203,7 @@ async def check_exists(memories: MemoryParts, place: Workplace, memory_id: str, 
 async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
     """Restore entries of one root and their table rows; their texts may be captured again."""
     rows = {each.note.id: each.note.rows for each in some}
-    await memories.state.removal.returned(index.root.top, rows)
+    await memories.state.removal.restore_rows(index.root.top, rows)
     intent = await memories.writer.restore(index, some)
     generation = index.mark()
     texts = [each.memory.content for each in some]
@@ -233,7 +233,7 @@ async def resume(memories: MemoryParts) -> None:
     intents = memories.state.intents
     intents.resumed.clear()
     try:
-        await memories.state.opened()
+        await memories.state.wait_until_open()
         for intent in tuple(intents.values()):
             await _resume_one(memories, intent)
     finally:

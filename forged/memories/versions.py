@@ -167,7 +167,7 @@ async def _next_version(
 
 async def _earlier_result(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
     """Return the result of an earlier request with this key, None if there was none."""
-    await memories.state.opened()
+    await memories.state.wait_until_open()
     try:
         known = await memories.state.requests.of(key)
     except StoreError:  # the writer reports it

@@ -292,7 +292,7 @@ async def check_wanted(
             "person says so: `forgectl remember` with the text"
         )
     forgotten = memories.state.forgotten
-    at = await asyncio.to_thread(forgotten.since, tops, content) if forgotten else None
+    at = await asyncio.to_thread(forgotten.forgotten_at, tops, content) if forgotten else None
     if at is not None:
         raise ForgottenText(
             f"a person forgot this at {memory.utc(at)[:16]}Z, so for 7 days it is written again only when a "

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged import door
+from forged import lazy_exports
 from forged.errors import ProviderError
 from forged.models.health import LONGEST_ASKED_S, Attempt, EndpointHealth, RetryBudget
 from forged.models.texts import sendable
@@ -72,7 +72,7 @@ __all__ = [
     "split_layers",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     budget=("GovernedChat", "Governor"),
     factory=(

@@ -7,7 +7,7 @@ message names the remedy. Needs the extra `postgres`, whose packages are importe
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
@@ -49,7 +49,7 @@ __all__ = [
     "stores_of",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     connecting=("Connection", "connect"),
     inspecting=("Finding", "ServerInfo", "check_schema", "examine", "server_info"),

@@ -69,7 +69,7 @@ class OutboxReplay:
 
     async def run(self) -> None:
         """Send queued writes and add missing vectors until cancelled, with pauses after failures."""
-        await self._state.opened()
+        await self._state.wait_until_open()
         wait_s = _FIRST_S
         while True:
             self._woken.clear()
@@ -89,10 +89,10 @@ class OutboxReplay:
     async def _send_all(self) -> None:
         """Send all queued writes in order, then add all missing vectors."""
         outbox = self._outbox
-        while waiting := await outbox.first(_AT_ONCE, WRITES):
+        while waiting := await outbox.oldest(_AT_ONCE, WRITES):
             for run in spooling.sendable_runs(waiting):
                 await self._send_run(run)
-        while waiting := await outbox.first(_FILLED_AT_ONCE, {"fill"}):
+        while waiting := await outbox.oldest(_FILLED_AT_ONCE, {"fill"}):
             await self._fill_vectors(waiting)
 
     async def _send_run(self, run: spooling.Waiting) -> None:
@@ -109,7 +109,7 @@ class OutboxReplay:
                 await self._send_run([each])
             return
         self._last = time.monotonic()
-        await self._outbox.done([position for position, _ in run])
+        await self._outbox.delete_sent([position for position, _ in run])
 
     async def _write_run(self, writes: Sequence[Write]) -> None:
         """Write a run of rows, or of equal removals, to the server."""
@@ -138,7 +138,7 @@ class OutboxReplay:
             for row in whole:
                 if row.vector is not None:
                     await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
-        await self._outbox.done([position for position, write in waiting if write.id not in lacking])
+        await self._outbox.delete_sent([position for position, write in waiting if write.id not in lacking])
         if lacking:
             raise ProviderError("some vectors cannot be had now", reason="unreachable")
 

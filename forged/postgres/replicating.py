@@ -139,8 +139,8 @@ class Replication:
         await self._fetch_changes()
         here = await self._folder.look()
         plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)
-        await self._replicas.learn(self.owner, plan.marks)
-        await self._replicas.met(self.owner, plan.met)
+        await self._replicas.merge_marks(self.owner, plan.marks)
+        await self._replicas.record_common(self.owner, plan.met)
         pull = [each for each in plan.pull if self._refused.get(each) != self._there[each].sha256]
         push = [each for each in plan.push if self._kept_here.get(each) != here[each].sha256]
         both = [each for each in plan.both if self._refused.get(each) != self._there[each].sha256]
@@ -213,7 +213,7 @@ class Replication:
         # Noted before the write: after a kill the file must be known to have been here. It is not a common
         # file, because another machine may have written first.
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
-        await self._replicas.sent(self.owner, fresh)
+        await self._replicas.record_sent(self.owner, fresh)
         taken = await self._rows.push(changes) if changes else PushResult()
         self._kept_here |= {each: here[each].sha256 for each in taken.refused}
         self._there |= {each: here[each] for each in taken.ids}
@@ -222,7 +222,7 @@ class Replication:
     async def _record_common(self, ids: Collection[str]) -> None:
         """Record that both sides have the same files of these ids."""
         hashes = {each: self._there[each].sha256 for each in ids if each in self._there}
-        await self._replicas.met(self.owner, hashes)
+        await self._replicas.record_common(self.owner, hashes)
 
 
 def combined_result(several: Sequence[PushResult]) -> PushResult:

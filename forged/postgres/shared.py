@@ -280,7 +280,7 @@ class SharedServer:
 
         Raises SharedError for rows that the server will never accept, StoreError if the queue is full.
         """
-        await self.state.opened()
+        await self.state.wait_until_open()
         clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
@@ -304,7 +304,7 @@ class SharedServer:
 
         `newest` is the time of the newest of them, by a clock that may be ahead of this one.
         """
-        await self.state.opened()
+        await self.state.wait_until_open()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
         batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.removals(batch))

@@ -80,7 +80,7 @@ class RootSync:
         self._state.replicas.marked = self._wanted.set
         ends = (self._shared.listen(self._on_server_change), self._indexer.events.listen(self._on_map_change))
         try:
-            await self._state.opened()
+            await self._state.wait_until_open()
             while True:
                 self._wanted.clear()
                 again_s = _EVERY_S if await self._sync_all() else _AGAIN_S

@@ -326,7 +326,7 @@ class Turn:
         known: InjectedSet | None = None
         if not self.is_stateless:
             if not self._state.tried.is_set():
-                await self._state.opened(settings.retrieval_timeout_s)
+                await self._state.wait_until_open(settings.retrieval_timeout_s)
             known = session.injected_set_before(self)
         said = (await clean_transcript(self.messages, self.summary)).said
         injected = session.shared.turns.injected_texts(session.session_id, self.place.tops, session.agent)
@@ -424,7 +424,7 @@ class Turn:
             turn.is_delivered = True
             for each in self._record_injection(reply):
                 if each.found_by == "search":
-                    sets.used(each.root, each.memory.id)
+                    sets.count_use(each.root, each.memory.id)
 
     def _record_injection(self, reply: TurnReply) -> tuple[Ranked, ...]:
         """Record the memories that a turn adds to its session, and return them."""

@@ -7,13 +7,13 @@ and opens nothing, so modules that need the file are imported on use.
 
 from typing import TYPE_CHECKING
 
-from forged import door
+from forged import lazy_exports
 from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
     from forged.state.capture_log import CaptureLog, CaptureLogEntry
-    from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
+    from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_digests
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
@@ -76,17 +76,17 @@ __all__ = [
     "cut",
     "digests",
     "is_newer",
+    "new_digests",
     "new_event_id",
-    "new_of",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_exports(
     __name__,
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
-    captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
+    captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_digests"),
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),

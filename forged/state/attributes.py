@@ -22,7 +22,7 @@ MOST, MOST_IN_ALL = 1 << 17, 64 << 20
 
 
 class Attributes(MemoryRows[Facts]):
-    """Attributes of all memories, by the root's path and the memory's id."""
+    """Table of the attributes of all memories, by the root's path and the memory's id."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "attributes", Facts, durable=True, most=MOST, most_bytes=MOST_IN_ALL)
@@ -34,7 +34,7 @@ class Attributes(MemoryRows[Facts]):
     async def put(self, root: str, facts: Mapping[str, Facts]) -> None:
         """Set the attributes of memories of a root, durably. Raises StoreError."""
         await self.database.commit(
-            self.returned(root, {each: known for each, known in facts.items() if known != UNKNOWN})
+            self.restore_change(root, {each: known for each, known in facts.items() if known != UNKNOWN})
         )
 
 
@@ -55,7 +55,7 @@ _NEVER = Access()
 
 
 class Accesses(MemoryRows[Access]):
-    """Access counts of memories, by the root's path. `clock` gives Unix seconds."""
+    """Table of access counts of memories, by the root's path and the memory's id."""
 
     def __init__(
         self, database: Database, clock: Callable[[], float] = time.time, most: int = COUNTED
@@ -63,7 +63,7 @@ class Accesses(MemoryRows[Access]):
         super().__init__(database, "accesses", Access, most=most, merge=Access.__add__, clock=clock)
 
     def hit(self, memories: Iterable[tuple[str, str]]) -> None:
-        """Count one access for each memory, given by root and id."""
+        """Count one access now for each of these memories, given by root and id."""
         now = Access(1, int(self._clock() * 1000))
         for root, memory_id in memories:
             key = key_of(root, memory_id)

@@ -58,12 +58,12 @@ class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def until(self) -> float:
-        """Return the time when it expires."""
+        """Return the Unix time when the entry expires: after 30 days if saved, 7 if refused."""
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
 class CaptureLog(Rows[CaptureLogEntry]):
-    """Log of kept and refused statements. One for the daemon; lives in its event loop.
+    """Table of kept and refused statements. One for the daemon; lives in its event loop.
 
     `due` has the keys of each session's unreported entries, oldest first.
     """
@@ -80,11 +80,11 @@ class CaptureLog(Rows[CaptureLogEntry]):
         self.due = {}
         for key, each in self.items():
             self._queue_report(key, each)
-        self._drop_old()
+        self._drop_expired()
 
     def listed(self) -> tuple[CaptureLogEntry, ...]:
         """Return all entries, newest first."""
-        self._drop_old()
+        self._drop_expired()
         return tuple(sorted(self.values(), key=lambda each: -each.at))
 
     def unreported(self, session_id: str) -> tuple[CaptureLogEntry, ...]:
@@ -99,7 +99,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         )
 
     def add(self, key: str, entry: CaptureLogEntry) -> None:
-        """Add an entry with the beginning of its text."""
+        """Add an entry with the redacted beginning of its text, unless its key exists; queue its report."""
         if key in self:
             return
         entry = replace(entry, text=gist(entry.text))
@@ -143,32 +143,33 @@ class CaptureLog(Rows[CaptureLogEntry]):
                 self._rename(key, token_hex(_KEY_BYTES), gone)
             elif each.text and says_unwanted(each):
                 self._put(key, replace(each, text="", unreported=False))
-        await self._settle(memory_ids)
+        await self._finish_removal(memory_ids)
 
-    async def moved(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
-        """Record that memories moved to this root as one; durable on return. Raises StoreError."""
+    async def record_move(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
+        """Give entries of moved memories their new id and root; durable on return. Raises StoreError."""
         for key, each in self.items():
             if each.memory_id and each.memory_id in memory_ids:
                 there = replace(each, memory_id=memory_id, top=top, scope=scope)
                 self._rename(key, token_hex(_KEY_BYTES), there)
-        await self._settle(memory_ids)
+        await self._finish_removal(memory_ids)
 
     async def save(self) -> None:
         """Write changes since the last time. Raises nothing; failed writes are repeated later."""
-        self._drop_old()
+        self._drop_expired()
         await super().save()
 
     def _put(self, key: str, entry: CaptureLogEntry) -> None:
+        """Replace an entry; it keeps its age."""
         self.update({key: entry}, renew=False)
 
     def _rename(self, key: str, name: str, entry: CaptureLogEntry) -> None:
-        """Replace an entry under a new key."""
+        """Put a changed entry under a new key in place of the old one."""
         self.update({key: None, name: entry}, at=entry.at)
         for keys in self.due.values():
             keys[:] = [name if each == key else each for each in keys]
 
-    async def _settle(self, gone: Collection[str]) -> None:
-        """Clear references to removed memories and write all changes."""
+    async def _finish_removal(self, gone: Collection[str]) -> None:
+        """Clear `supersedes` that names removed memories, renew `due`, and write all changes."""
         for key, each in self.items():
             if each.supersedes and each.supersedes in gone:
                 self._put(key, replace(each, supersedes=""))
@@ -189,21 +190,21 @@ class CaptureLog(Rows[CaptureLogEntry]):
             self._put(dropped, replace(self[dropped], unreported=False))
         del waiting[:-MOST_UNREPORTED]
 
-    def _drop_old(self) -> None:
+    def _drop_expired(self) -> None:
         """Delete expired entries, at most once a minute."""
         now = self._clock()
         if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return
         self._tidied_at = now
         with self._lock:
-            self._drop([key for key, each in self.items() if each.until <= now])
+            self._drop_rows([key for key, each in self.items() if each.until <= now])
 
-    def _drop(self, keys: Collection[str]) -> None:
-        """Delete entries."""
+    def _drop_rows(self, keys: Collection[str]) -> None:
+        """Delete entries, also from the queues of their sessions."""
         for key in keys:
             if (each := self[key]).unreported and key in self.due.get(each.session_id, ()):
                 self.due[each.session_id].remove(key)
-        super()._drop(keys)
+        super()._drop_rows(keys)
 
 
 def gist(text: str) -> str:

@@ -46,7 +46,7 @@ def digests(said: Iterable[Utterance], key: str) -> bytes:
 
 
 class CaptureCursor(msgspec.Struct, frozen=True):
-    """Digests of a session's classified messages in order, and runs of messages with one time."""
+    """Digests of a session's judged messages in order, and how many of them were sent at which time."""
 
     digests: bytes = b""
     runs: tuple[Run, ...] = ()
@@ -78,11 +78,11 @@ class CaptureCursor(msgspec.Struct, frozen=True):
         """Return a cursor extended by the new messages of a window, each at its time."""
         new, cursor = [at for at, place in enumerate(places) if place is None], self
         for time_, some in groupby(new, key=times.__getitem__):
-            cursor = cursor.grown(b"".join(_at(window, each) for each in some), time_)
+            cursor = cursor.grown(b"".join(_digest_at(window, each) for each in some), time_)
         return cursor
 
     def places(self, window: bytes) -> tuple[int | None, ...]:
-        """Return the index of each message of a window, None for a new one.
+        """Return the index in this cursor of each message of a window, None for a new one.
 
         It finds windows that grow, lose their beginning, come late or come again, and windows of agents that
         share a session.
@@ -93,13 +93,13 @@ class CaptureCursor(msgspec.Struct, frozen=True):
             at = known.rfind(window, 0, at + len(window) - 1)
         if at >= 0:
             return tuple(range(at // DIGEST_BYTES, at // DIGEST_BYTES + count))
-        if overlap := _overlap(known, window):
+        if overlap := _overlap_length(known, window):
             end = len(known) // DIGEST_BYTES
             return (*range(end - overlap, end), *[None] * (count - overlap))
-        return _by_counts(known, window)
+        return _places_by_digest(known, window)
 
 
-def _overlap(known: bytes, window: bytes) -> int:
+def _overlap_length(known: bytes, window: bytes) -> int:
     """Return how many messages at the window's start are the last known ones."""
     first = window[:DIGEST_BYTES]
     for size in range(min(len(known), len(window)), 0, -DIGEST_BYTES):
@@ -109,26 +109,26 @@ def _overlap(known: bytes, window: bytes) -> int:
     return 0
 
 
-def _by_counts(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """Match messages from the end by digest, each known one once."""
+def _places_by_digest(known: bytes, window: bytes) -> tuple[int | None, ...]:
+    """Return `places` by digests alone: matched from the end, each known message once."""
     there = defaultdict[bytes, list[int]](list)
-    for place, digest in enumerate(_each(known)):
+    for place, digest in enumerate(_split(known)):
         there[digest].append(place)
-    newest_first = [there[digest].pop() if there[digest] else None for digest in reversed(_each(window))]
+    newest_first = [there[digest].pop() if there[digest] else None for digest in reversed(_split(window))]
     return tuple(reversed(newest_first))
 
 
-def new_of(window: bytes, places: Sequence[int | None]) -> bytes:
-    """Return the digests of a window's new messages."""
-    return b"".join(_at(window, at) for at, place in enumerate(places) if place is None)
+def new_digests(window: bytes, places: Sequence[int | None]) -> bytes:
+    """Return the digests of those messages of a window that have no place in a cursor."""
+    return b"".join(_digest_at(window, at) for at, place in enumerate(places) if place is None)
 
 
-def _each(row: bytes) -> list[bytes]:
+def _split(row: bytes) -> list[bytes]:
     """Split joined digests."""
-    return [_at(row, place) for place in range(len(row) // DIGEST_BYTES)]
+    return [_digest_at(row, place) for place in range(len(row) // DIGEST_BYTES)]
 
 
-def _at(row: bytes, place: int) -> bytes:
+def _digest_at(row: bytes, place: int) -> bytes:
     """Return the digest at an index."""
     return row[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
 
@@ -137,7 +137,7 @@ NOTHING = CaptureCursor()
 
 
 class CaptureCursors(Rows[CaptureCursor]):
-    """Capture cursors by session. One for the daemon; events are stored together with `pending`."""
+    """Table of capture cursors by session. One for the daemon; events are stored together with `pending`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -154,7 +154,7 @@ class CaptureCursors(Rows[CaptureCursor]):
         kept = self._kept.get(session)
         return NOTHING if kept is None else kept.value
 
-    def said_last(self, turn: Sequence[Utterance]) -> float:
+    def last_said_at(self, turn: Sequence[Utterance]) -> float:
         """Return when any session last had this prompt and reply (Unix seconds), 0 for never. Slow."""
         newest = 0.0
         for key, known in self.items():
@@ -164,7 +164,7 @@ class CaptureCursors(Rows[CaptureCursor]):
         return newest
 
     async def save(self) -> None:
-        """Write nothing: cursors are only written together with events."""
+        """Do nothing: cursors are only written in the transaction that stores their events."""
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnedSessions(Rows[LearnedSession]):
-    """Past sessions that were learned from, by the key of their live captures. One for the daemon."""
+    """Table of past sessions that were learned from, by the key of their live captures."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -191,8 +191,8 @@ class LearnedSessions(Rows[LearnedSession]):
             weigh=lambda session: len(session.digests),
         )
 
-    def before(self, session: str, live: CaptureCursor) -> CaptureCursor:
-        """Return the cursor of all known messages of a session, learned or live."""
+    def joined_cursor(self, session: str, live: CaptureCursor) -> CaptureCursor:
+        """Return a cursor of all messages of a session: learned ones, then those of its live cursor."""
         kept = self._kept.get(session)
         if kept is None:
             return live
@@ -200,12 +200,12 @@ class LearnedSessions(Rows[LearnedSession]):
         return CaptureCursor(kept.value.digests + live.digests, runs)
 
     def marks(self, agent: str) -> dict[str, str]:
-        """Return the marks of an agent's sessions by id."""
+        """Return the progress mark of each past session of an agent, by session id."""
         return {each.session_id: each.mark for each in self.values() if each.agent == agent}
 
 
 class CapturePart(msgspec.Struct, frozen=True):
-    """Cleaned messages of a part (None if removed), and the digests of all its messages.
+    """Part of a capture: cleaned messages (None if removed), and the digests of all its messages.
 
     `begun`: the first message continues an earlier one. `goes_on`: the last one is continued.
     """
@@ -222,15 +222,15 @@ class CapturePart(msgspec.Struct, frozen=True):
         return 512 + sum(said) + len(self.digests)
 
 
-class _Slot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Row: a part of a capture, or the count of slices of a capture that is done."""
+class _CapturePartRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Row of `CaptureParts`: a part of a capture, or the number of slices of a finished capture."""
 
     part: CapturePart | None = None
     slices: int = 0
 
 
-class CaptureParts(Rows[_Slot]):
-    """Parts of captures by id and number, and captures that are done by id. One for the daemon.
+class CaptureParts(Rows[_CapturePartRow]):
+    """Table of parts by capture id and number, and of finished captures by id. One for the daemon.
 
     `bytes` is the size of all parts. `clock` returns Unix seconds.
     """
@@ -239,19 +239,19 @@ class CaptureParts(Rows[_Slot]):
         super().__init__(
             database,
             "parts",
-            _Slot,
+            _CapturePartRow,
             durable=True,
             keep_s=KEPT_S,
             weigh=lambda slot: slot.part.size if slot.part is not None else 0,
             clock=clock,
         )
 
-    def _replace(self, rows: Mapping[str, CachedRow[_Slot]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[_CapturePartRow]]) -> None:
         """Replace all rows and index their parts."""
         self._numbers: dict[str, set[int]] = {}  # numbers of the stored parts
-        super()._replace(rows)
+        super()._replace_all(rows)
 
-    def _apply(self, rows: Mapping[str, CachedRow[_Slot] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[_CapturePartRow] | None], *, renew: bool = True) -> None:
         """Apply changes and index their parts."""
         super()._apply(rows, renew=renew)
         for key, kept in rows.items():
@@ -264,8 +264,8 @@ class CaptureParts(Rows[_Slot]):
             else:
                 self._numbers.pop(event_id, None)
 
-    def done(self, event_id: str) -> int | None:
-        """Return the count of slices of a capture that is done, else None."""
+    def finished_slices(self, event_id: str) -> int | None:
+        """Return the number of slices of a finished capture; None if it is unfinished or unknown."""
         kept = self._kept.get(event_id)
         return None if kept is None else kept.value.slices
 
@@ -277,31 +277,31 @@ class CaptureParts(Rows[_Slot]):
 
     async def put(self, event_id: str, number: int, part: CapturePart) -> None:
         """Store a part, which may be stored already. Raises StoreError."""
-        await self.store({f"{event_id}/{number}": _Slot(part)}, renew=False)
+        await self.store({f"{event_id}/{number}": _CapturePartRow(part)}, renew=False)
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove sentences with an unwanted text from all parts; return the counts. Raises StoreError."""
-        done, left = CutCount(), dict[str, _Slot]()
+        """Remove sentences with a forgotten text from all parts; return the counts. Raises StoreError."""
+        done, left = CutCount(), dict[str, _CapturePartRow]()
         for key, slot in self.items():
-            if slot.part is not None and (found := _without(slot.part, unwanted))[1]:
+            if slot.part is not None and (found := _cut_part(slot.part, unwanted))[1]:
                 done += CutCount(found[1], 1)
-                left[key] = _Slot(found[0])
+                left[key] = _CapturePartRow(found[0])
         await self.store(left, renew=False)
         return done
 
-    def finishing(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
-        """Return the change that removes a capture's parts and marks it done; `at_once` also in memory."""
+    def completion_change(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
+        """Return the change that marks a capture finished and removes its parts; `at_once` also in memory."""
         parts = (f"{event_id}/{number}" for number in self._numbers.get(event_id, ()))
-        rows: dict[str, _Slot | None] = dict.fromkeys(parts)
-        rows[event_id] = _Slot(slices=slices)
+        rows: dict[str, _CapturePartRow | None] = dict.fromkeys(parts)
+        rows[event_id] = _CapturePartRow(slices=slices)
         change = self.change(rows)
         if at_once:
             change.apply()
         return change
 
 
-def _without(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:
-    """Return a part without some sentences, and their count; messages keep their places."""
+def _cut_part(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:
+    """Return a part without sentences that have a forgotten text, and their count; messages keep places."""
     window: list[Utterance | None] = []
     sentences = 0
     for each in part.window:

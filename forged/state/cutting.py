@@ -15,7 +15,7 @@ from forged.text.forgetting import Words, without_sentences
 
 
 class CutCount(msgspec.Struct, frozen=True):
-    """Number of removed sentences and of changed events; events that became empty are deleted."""
+    """Number of removed sentences, and of the events, parts or proposals that they were in."""
 
     sentences: int = 0
     events: int = 0
@@ -25,7 +25,7 @@ class CutCount(msgspec.Struct, frozen=True):
 
 
 class CutEvent(msgspec.Struct, frozen=True):
-    """An event and its decisions after removal, and the number of removed sentences."""
+    """Capture event and its decided memories after a cut, and the number of removed sentences."""
 
     event: Event
     documents: Decision | None
@@ -38,12 +38,12 @@ class CutEvent(msgspec.Struct, frozen=True):
 
     @property
     def cut(self) -> CutCount:
-        """Return the numbers for a receipt."""
+        """Return the `CutCount` of this event."""
         return CutCount(self.sentences, min(self.sentences, 1))
 
 
 def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> CutEvent:
-    """Return an event and its documents without the sentences that contain an unwanted text."""
+    """Return an event and its decided memories without the sentences that contain a forgotten text."""
     found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
     sentences = sum(count for _, count in found)
     if sentences:
@@ -52,7 +52,7 @@ def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> 
         return CutEvent(event, None, sentences)
     kept = [(document, *without_sentences(document.memory.content, unwanted)) for document in documents]
     left = tuple(
-        _with_text(document, text, count, unwanted) for document, text, count in kept if text.strip()
+        _cut_memory(document, text, count, unwanted) for document, text, count in kept if text.strip()
     )
     return CutEvent(event, left, sentences + sum(count for *_, count in kept))
 
@@ -67,7 +67,8 @@ def _with_texts(event: Event, texts: Sequence[str]) -> Event:
     )
 
 
-def _with_text(document: DecidedMemory, text: str, count: int, unwanted: Sequence[Words]) -> DecidedMemory:
+def _cut_memory(document: DecidedMemory, text: str, count: int, unwanted: Sequence[Words]) -> DecidedMemory:
+    """Return a decided memory with `text` as content, and its pasted text without forgotten sentences."""
     pasted, pasted_count = without_sentences(document.pasted, unwanted)
     if not count and not pasted_count:
         return document

@@ -25,31 +25,31 @@ _DIGEST_BYTES = 16
 Rows = tuple[tuple[str, float, bytes], ...]
 
 
-class _Copy(msgspec.Struct, frozen=True):
-    """Contents of the copy: rows by table, without checksums, in a format of `state.db`."""
+class _DailyCopy(msgspec.Struct, frozen=True):
+    """Decoded daily copy: rows by table, without checksums, in a format of `state.db`."""
 
     format: int
     tables: dict[str, Rows]
 
 
-_DECODER = msgspec.msgpack.Decoder(_Copy)
+_DECODER = msgspec.msgpack.Decoder(_DailyCopy)
 
 
 def contents(names: Iterable[str], connection: Connection) -> bytes:
-    """Return the copy of the current rows of these tables."""
+    """Return the bytes of a daily copy: a digest and the current rows of these tables."""
     held = {name: tuple(database.rows(connection, name)) for name in names}
     data = msgspec.msgpack.encode({"format": database.FORMAT, "tables": held})
     return _digest(data) + data
 
 
 def write(path: str, data: bytes) -> None:
-    """Replace the copy. Blocks for an fsync. Raises StoreError."""
+    """Replace the daily copy at `path`. Blocks for an fsync. Raises StoreError."""
     with atomic.explained(f"cannot write {path}"):
         atomic.replace(path, data)
 
 
 def read(path: str) -> dict[str, Rows]:
-    """Return rows by table; none if the copy has another format."""
+    """Return the rows of a daily copy by table; none if it is missing, damaged or of another format."""
     try:
         with open(path, "rb") as file:
             data = file.read()

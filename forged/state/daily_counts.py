@@ -31,7 +31,7 @@ from forged_client.protocol import DayEgress
 
 
 class Spending(Rows[DayCost]):
-    """Stored accounts of the governor."""
+    """Table of the daily cost of model calls; the governor counts it in memory."""
 
     def __init__(self, database: Database, governor: Governor) -> None:
         super().__init__(database, "spending", DayCost, is_copied=True)
@@ -43,7 +43,7 @@ class Spending(Rows[DayCost]):
         self._governor.restore(self.values())
 
     async def save(self) -> None:
-        """Write what has changed. Raises nothing; a failed write is repeated later."""
+        """Write the governor's accounts that changed. Raises nothing; a failed write is repeated later."""
         now = {f"{spent.day} {spent.purpose}": spent for spent in self._governor.accounts()}
         gone = dict.fromkeys(self.keys() - now)
         self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
@@ -54,7 +54,7 @@ _EGRESS_S = 90 * 24 * 3600.0
 
 
 class EgressCounts(Rows[DayEgress]):
-    """The record. `clock` gives Unix seconds."""
+    """Table of calls and text sent to each endpoint, by day, host and purpose."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class EgressCounts(Rows[DayEgress]):
         )
 
     def add(self, record: EgressRecord) -> None:
-        """Count what left just now, or that it came to nothing."""
+        """Add a request for an endpoint, sent or failed, to the counts of today."""
         if not (record.calls or record.failed):
             return
         day, host, purpose = utc_day(self._clock(), 0), record.host, record.purpose
@@ -71,7 +71,7 @@ class EgressCounts(Rows[DayEgress]):
         self.update({key: summed(self.get(key, before), DayEgress(day, host, purpose, *counts))})
 
     def days(self, number: int) -> tuple[DayEgress, ...]:
-        """Return the egress of the last days, today included: newest first, then by host and purpose."""
+        """Return the counts of the last days, today included: newest first, then by host and purpose."""
         since = utc_day(self._clock(), number - 1)
         chosen = (each for each in self.values() if each.day >= since)
         ordered = sorted(chosen, key=lambda each: (each.host, each.purpose))
@@ -96,52 +96,56 @@ class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Agents(Rows[AgentDay]):
-    """Counts by agent and day. `clock` gives Unix seconds."""
+    """Table of hook events, turns and failures, by agent and local day. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(database, "agents", AgentDay, keep_s=_AGENTS_S, merge=_together, clock=clock)
+        super().__init__(database, "agents", AgentDay, keep_s=_AGENTS_S, merge=_merge_days, clock=clock)
 
-    def saw(self, agent: str, event: str, version: str = "") -> None:
-        """Count an event of a hook."""
-        known = self._today(agent)
-        self._put(
+    def record_event(self, agent: str, event: str, version: str = "") -> None:
+        """Record the newest hook event of an agent, its time, and the agent's version if known."""
+        known = self._counts_today(agent)
+        self._put_today(
             agent,
             replace(known, last_event=event, last_event_at=self._now(), version=version or known.version),
         )
 
     def count(self, agent: str, *, turns: int = 0, skipped: int = 0, unknown: int = 0) -> None:
-        known = self._today(agent)
+        """Add turns of an agent to its counts of today; some may be skipped or of an unknown prompt."""
+        known = self._counts_today(agent)
         turns, skipped, unknown = known.turns + turns, known.skipped + skipped, known.unknown + unknown
-        self._put(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
+        self._put_today(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
 
-    def failed(self, agent: str, why: str) -> None:
-        """Count a failed hook."""
-        known = self._today(agent)
-        self._put(
+    def record_failure(self, agent: str, why: str) -> None:
+        """Count a failed hook of an agent; record the reason and the time."""
+        known = self._counts_today(agent)
+        self._put_today(
             agent, replace(known, failed=known.failed + 1, last_failure=why, last_failure_at=self._now())
         )
 
-    def newest(self) -> tuple[tuple[str, str, AgentDay], ...]:
+    def newest_days(self) -> tuple[tuple[str, str, AgentDay], ...]:
         """Return the newest day of each agent: its name, the day, the counts."""
         found = {key.partition(" ")[0]: (key, day) for key, day in sorted(self.items(), key=itemgetter(0))}
         return tuple((agent, key.partition(" ")[2], day) for agent, (key, day) in found.items())
 
     @property
     def today(self) -> str:
+        """Return the local day."""
         return day_of(self._clock(), 0)
 
     def _now(self) -> str:
         return utc(round(self._clock()))
 
-    def _today(self, agent: str) -> AgentDay:
+    def _counts_today(self, agent: str) -> AgentDay:
+        """Return the counts of an agent on the local day, zeros if there are none."""
         return self.get(f"{agent} {self.today}", AgentDay())
 
-    def _put(self, agent: str, known: AgentDay) -> None:
+    def _put_today(self, agent: str, known: AgentDay) -> None:
+        """Set the counts of an agent on the local day."""
         self.update({f"{agent} {self.today}": known})
 
 
-def _together(old: AgentDay, new: AgentDay) -> AgentDay:
-    """Return the sum of both counts, with the later words."""
+def _merge_days(old: AgentDay, new: AgentDay) -> AgentDay:
+    """Return the sum of the counts of a day, with the newer texts."""
     both = {}
     for name in AgentDay.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)

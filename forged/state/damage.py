@@ -22,7 +22,7 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged.memory import utc_now
 from forged.state import daily_copy, database
-from forged.state.database import Columns, Damaged, Registered, connect, explained, transaction
+from forged.state.database import Columns, Damaged, RegisteredTable, connect, explained, transaction
 from forged.state.event_values import DeadLetter, Event, is_event_id
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ _SIZE_IN_PAGES = slice(28, 32)
 _SUFFIXES = ("", "-wal", "-journal")
 
 
-def open_or_repair(path: str, copy: str, known: Sequence[Registered]) -> Connection:
+def open_or_repair(path: str, copy: str, known: Sequence[RegisteredTable]) -> Connection:
     """Open the file at `path`, or its replacement if it is damaged, or missing although a `copy` exists.
 
     `known` are its tables. Raises StoreError if it cannot be used for another reason.
     """
     state = _StateFile(path, copy, known)
-    state.finish()
+    state.finish_interrupted()
     try:
-        return state.opened()
+        return state.open()
     except database.Outdated as error:
         logger.warning("state is set aside path=%s problem=%s", path, error)
         state.set_aside(error)
@@ -66,11 +66,12 @@ def set_aside(path: str) -> list[str]:
 class _StateFile:
     """The state file, its daily copy and its tables, while they are opened."""
 
-    def __init__(self, path: str, copy: str, known: Sequence[Registered]) -> None:
+    def __init__(self, path: str, copy: str, known: Sequence[RegisteredTable]) -> None:
         self._path, self._copy, self._known = path, copy, known
         self._names = [table.name for table in known]
 
-    def opened(self) -> Connection:
+    def open(self) -> Connection:
+        """Open and check the file; create its tables if it is new. Raises Damaged, Outdated."""
         connection = connect(self._path)
         try:
             with explained(self._path):
@@ -81,35 +82,35 @@ class _StateFile:
         return connection
 
     def set_aside(self, problem: database.Outdated) -> None:
-        """Replace a file of an older format by an empty one, with a note for the person."""
-        aside = self._aside(f"format-{problem.number}")
+        """Move a file of an older format aside and put an empty one with a note in its place."""
+        aside = self._free_name(f"format-{problem.number}")
         with contextlib.closing(connect(self._path)) as connection, explained(self._path):
-            held = _counted(connection)
+            held = _row_counts(connection)
         note = (
             f"state.db is of an older forged (format {problem.number}) and is not read; it is {aside} now, "
             f"with {held}; nothing is injected, captured or trusted, because a pause of yours "
             "may be lost; `forgectl resume --all` ends that; any `forgectl forget` deletes that file"
         )
         self._make_fresh({}, {}, aside, note)
-        self._swap()
+        self._swap_in()
 
     def repair(self, problem: Damaged) -> None:
-        """Replace a damaged file by one with the readable rows."""
-        aside = self._aside("damaged")
+        """Move a damaged file aside and put one with its readable rows and a note in its place."""
+        aside = self._free_name("damaged")
         note = (
             f"state.db was damaged ({problem}); what could be read was kept, the damaged file is "
             f"{aside}; nothing is injected or captured, because a pause of yours may be lost; "
             "`forgectl resume --all` ends that"
         )
-        self._make_fresh(daily_copy.read(self._copy), self._readable(), aside, note)
-        self._swap()
+        self._make_fresh(daily_copy.read(self._copy), self._readable_rows(), aside, note)
+        self._swap_in()
 
     def _make_fresh(
         self, filling: dict[str, daily_copy.Rows], found: dict[str, list[Columns]], aside: str, note: str
     ) -> None:
-        """Create the new file with its rows under a temporary name."""
+        """Create the new file under a temporary name: rows of the daily copy, rows found, and the note."""
         fresh, copied = f"{self._path}.fresh", [table.name for table in self._known if table.is_copied]
-        _remove(fresh)
+        _remove_file(fresh)
         connection = connect(fresh)
         with contextlib.closing(connection), explained(self._path), transaction(connection):
             database.create(connection, self._names)
@@ -122,7 +123,7 @@ class _StateFile:
             database.put(connection, "meta", NOTE, note)
             database.put(connection, "meta", ASIDE, aside)
 
-    def _aside(self, why: str) -> str:
+    def _free_name(self, why: str) -> str:
         """Return a free name for the file to set aside."""
         number, first = 1, f"{self._path}.{why}-{time.strftime('%Y%m%d', time.gmtime())}"
         candidate = first
@@ -131,11 +132,11 @@ class _StateFile:
             candidate = f"{first}-{number}"
         return candidate
 
-    def _swap(self) -> None:
+    def _swap_in(self) -> None:
         """Move the old file aside and the new one to its place."""
         fresh = f"{self._path}.fresh"
         with contextlib.closing(connect(fresh)) as connection:
-            aside = database.value_of(connection, ASIDE)
+            aside = database.meta_value(connection, ASIDE)
         with atomic.explained(f"cannot set {self._path} aside"):
             for suffix in reversed(_SUFFIXES):
                 if os.path.lexists(self._path + suffix):
@@ -143,58 +144,58 @@ class _StateFile:
             if _OF_FORMAT in aside and os.path.lexists(self._copy):
                 os.rename(self._copy, f"{aside}-copy")
             os.rename(fresh, self._path)
-            _sync(os.path.dirname(self._path))
+            _sync_directory(os.path.dirname(self._path))
 
-    def finish(self) -> None:
+    def finish_interrupted(self) -> None:
         """Complete a change that was interrupted by a kill."""
-        _remove(f"{self._path}.salvage")
+        _remove_file(f"{self._path}.salvage")
         fresh = f"{self._path}.fresh"
         if not os.path.exists(fresh):
             return
         with contextlib.closing(connect(fresh)) as connection:
             is_whole = not database.is_new(connection)
         if is_whole:
-            self._swap()
+            self._swap_in()
         else:
-            _remove(fresh)
+            _remove_file(fresh)
 
-    def _readable(self) -> dict[str, list[Columns]]:
+    def _readable_rows(self) -> dict[str, list[Columns]]:
         """Return the rows by table, with checksums, from a copy of the damaged file."""
         for mended in (False, True):
             scratch = f"{self._path}.salvage"
-            _remove(scratch)
+            _remove_file(scratch)
             try:
-                _copy(self._path, scratch)
+                _copy_file(self._path, scratch)
                 if mended:
                     self._repair_first_page(scratch)
                 with contextlib.closing(connect(scratch)) as connection, explained(scratch):
-                    there = database.names_in(connection)
+                    there = database.table_names(connection)
                     if "meta" in there and "events" in there:
-                        return {name: _rows(connection, name) for name in self._names if name in there}
+                        return {name: _salvage(connection, name) for name in self._names if name in there}
             except (OSError, StoreError) as error:
                 logger.warning("damaged state not read path=%s error=%s", self._path, error)
             finally:
-                _remove(scratch)
+                _remove_file(scratch)
         return {}
 
     def _repair_first_page(self, scratch: str) -> None:
-        """Write the standard first page into a file: the schema and the locations of the tables."""
+        """Replace the first page of a file, with the schema and the tables' locations, by a standard one."""
         pattern = f"{scratch}-empty"
-        _remove(pattern)
+        _remove_file(pattern)
         with contextlib.closing(connect(pattern)) as connection, transaction(connection):
             database.create(connection, self._names)
         with open(pattern, "rb") as file:
             page = bytearray(file.read(_PAGE))
-        _remove(pattern)
+        _remove_file(pattern)
         page[_SIZE_IN_PAGES] = bytes(4)  # read the file without the schema
         with open(scratch, "r+b") as file:
             file.write(page)
 
 
-def _counted(connection: Connection) -> str:
-    """Return how many rows each table has, for the log."""
+def _row_counts(connection: Connection) -> str:
+    """Return the number of rows of each table, as words for the note."""
     counts = []
-    for name in sorted(database.names_in(connection) - {"meta"}):
+    for name in sorted(database.table_names(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608
         if count:
             counts.append(f"{count} of {name}")
@@ -202,7 +203,7 @@ def _counted(connection: Connection) -> str:
 
 
 def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -> None:
-    """Write a row as it was; of a damaged row only the information of its key."""
+    """Write a row if it is whole; a damaged event becomes a dead event with its id alone."""
     if database.is_whole(table, row):
         database.put(connection, table, *row[:-1])
         return
@@ -213,7 +214,8 @@ def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -
         database.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
 
 
-def _rows(connection: Connection, table: str) -> list[Columns]:
+def _salvage(connection: Connection, table: str) -> list[Columns]:
+    """Return the rows of a table that can be read from either end."""
     import sqlite3  # noqa: PLC0415
 
     found: dict[object, Columns] = {}
@@ -224,19 +226,21 @@ def _rows(connection: Connection, table: str) -> list[Columns]:
     return list(found.values())
 
 
-def _copy(path: str, scratch: str) -> None:
+def _copy_file(path: str, scratch: str) -> None:
+    """Copy a database file with its journals."""
     for suffix in _SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path + suffix, scratch + suffix)
 
 
-def _remove(path: str) -> None:
+def _remove_file(path: str) -> None:
+    """Remove a database file with its journals, if they exist."""
     for suffix in _SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + suffix)
 
 
-def _sync(directory: str) -> None:
+def _sync_directory(directory: str) -> None:
     descriptor = os.open(directory, atomic.DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -35,7 +35,7 @@ from forged.files import atomic
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-from forged.state.holder import Holder, in_use
+from forged.state.holder import Holder, in_use_message
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -54,14 +54,14 @@ _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_REA
 
 
 class Damaged(StoreError):  # noqa: N818 - reads as the state it names
-    """The file has other content than was written to it."""
+    """The database file has other content than was written to it."""
 
 
 class _DiskFullError(StoreError):
-    """The disk is full."""
+    """A write failed because the disk is full."""
 
 
-class Registered(Protocol):
+class RegisteredTable(Protocol):
     """A table of the file that is loaded at open and saved every five seconds."""
 
     name: str
@@ -81,8 +81,8 @@ class Change(Protocol):
     def apply(self) -> object: ...
 
 
-class WriteOnly:
-    """A change of the file without a part in memory."""
+class FileOnlyChange:
+    """Part of a transaction that changes the file and nothing in memory."""
 
     is_empty = False
 
@@ -96,7 +96,7 @@ class Database:
     def __init__(self, path: str, address: str = "") -> None:
         """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
         self.path, self._holder = path, Holder(path, address)
-        self.tables: list[Registered] = []
+        self.tables: list[RegisteredTable] = []
         self.journal, self._was_full = "", False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
@@ -107,7 +107,7 @@ class Database:
         return self._connection is not None
 
     async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
-        """Keep the connection of `prepare`, unless either function raises; return the result of `then`."""
+        """Open the file with `prepare`; call `then` with the connection and return its result."""
 
         def opened() -> T:
             self._connection = None
@@ -126,15 +126,15 @@ class Database:
             self._holder.sign()
             return result
 
-        return await self._in_thread(opened)
+        return await self._run_in_thread(opened)
 
     async def sign(self) -> None:
         """Record for other daemons that this one has the file open."""
-        await self._in_thread(self._holder.sign)
+        await self._run_in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Return the result of `work`, which may raise sqlite3's errors and StoreError."""
-        return await self._in_thread(partial(self.change, work, durable=durable))
+        """Run `work` in one transaction, return its result; it may raise sqlite3's errors and StoreError."""
+        return await self._run_in_thread(partial(self.change, work, durable=durable))
 
     async def commit(self, *changes: Change, durable: bool = True) -> None:
         """Write changes in one transaction, then apply them. Raises StoreError; then nothing has changed."""
@@ -145,7 +145,7 @@ class Database:
                 change.apply()
 
         if any(not change.is_empty for change in changes):
-            await self._in_thread(committed)
+            await self._run_in_thread(committed)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Schedule `work` in the thread, where it may call `change`. Raises StoreError if that has ended."""
@@ -155,10 +155,10 @@ class Database:
             raise StoreError(f"{self.path} is closed") from error
 
     def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `work` as `run` does, for a caller in the thread."""
+        """Run `work` in one transaction and return its result, for a caller in the file's thread."""
 
         def once() -> T:
-            with explained(self.path), transaction(self._opened(), durable=durable) as connection:
+            with explained(self.path), transaction(self._require_open(), durable=durable) as connection:
                 return work(connection)
 
         if self._was_full:
@@ -180,11 +180,11 @@ class Database:
 
         def erased() -> None:
             with explained(self.path):
-                connection = self._opened()
+                connection = self._require_open()
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-        await self._in_thread(erased)
+        await self._run_in_thread(erased)
 
     async def close(self) -> None:
         """Close the file if it is open, which empties its journal, and end the thread."""
@@ -196,22 +196,22 @@ class Database:
                 self._connection = None
 
         with contextlib.suppress(StoreError):
-            await self._in_thread(closed)
+            await self._run_in_thread(closed)
         self._thread.shutdown(wait=False)
 
     def _shrink_journal(self) -> None:
         """Release the room of the WAL, which may be the only free room on a full disk."""
         with contextlib.suppress(StoreError), explained(self.path):
-            ((busy, *_),) = self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            ((busy, *_),) = self._require_open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._was_full = bool(busy)
 
-    def _opened(self) -> Connection:
+    def _require_open(self) -> Connection:
         """Return the connection. Raises StoreError if the file is not open."""
         if self._connection is None:
             raise StoreError(self._closed_for)
         return self._connection
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
             working = asyncio.get_running_loop().run_in_executor(self._thread, work)
         except RuntimeError as error:  # the thread has ended or cannot be started
@@ -227,20 +227,20 @@ def connect(path: str) -> Connection:
     import sqlite3  # noqa: PLC0415 - 12 ms, not needed at the start
 
     with explained(path):
-        _make_private(path)
+        _create_private(path)
         try:
-            return _configured(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None))
+            return _configure(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None))
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname not in _NO_LOCKS:
                 raise
         from urllib.parse import quote  # noqa: PLC0415 - only for a file system without locks
 
         unlocked = sqlite3.connect(f"file:{quote(path)}?nolock=1", isolation_level=None, uri=True)
-        return _configured(unlocked)
+        return _configure(unlocked)
 
 
-def _configured(connection: Connection) -> Connection:
-    """Return a new connection with its settings."""
+def _configure(connection: Connection) -> Connection:
+    """Set the pragmas of a new connection and lock its file; return the connection."""
     # Checksums find damaged text; text that is not UTF-8 must not stop the reading of other rows.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
@@ -262,7 +262,7 @@ def _configured(connection: Connection) -> Connection:
     return connection
 
 
-def _make_private(path: str) -> None:
+def _create_private(path: str) -> None:
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     descriptor = os.open(path, _FILE, 0o600)
     try:
@@ -276,7 +276,7 @@ def _make_private(path: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Connection]:
-    """Run the block in one transaction."""
+    """Run the block in one transaction of the connection; `durable` waits for the disk."""
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -285,11 +285,11 @@ def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Con
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        _overwrite(connection)
+        _overwrite_commit(connection)
         raise
 
 
-def _overwrite(connection: Connection) -> None:
+def _overwrite_commit(connection: Connection) -> None:
     """Replace a commit in the WAL after its sync failed: a later start would apply it."""
     import sqlite3  # noqa: PLC0415
 
@@ -315,13 +315,13 @@ def explained(path: str) -> Iterator[None]:
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
         if name.startswith("SQLITE_BUSY"):
-            raise StoreError(in_use(path)) from error
+            raise StoreError(in_use_message(path)) from error
         kind = _DiskFullError if number == errno.ENOSPC else StoreError
         raise kind(f"cannot use {path}: {why}") from error
 
 
 class Outdated(StoreError):  # noqa: N818 - names what the file is
-    """The file is whole and has an older format."""
+    """The database file is whole, but an older forged with another format wrote it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"an older forged has written it (format {number})")
@@ -329,7 +329,7 @@ class Outdated(StoreError):  # noqa: N818 - names what the file is
 
 
 class Row(NamedTuple, Generic[V]):
-    """One row as read: its time, in Unix seconds, and the bytes of its value."""
+    """One row as read: key, time (Unix seconds), value, and the size of the value in bytes."""
 
     key: str
     at: float
@@ -359,7 +359,7 @@ class Table(Generic[V]):
         database.tables.append(self)
 
     def load(self, connection: Connection) -> Callable[[], object]:
-        """Read the rows that are kept in memory. Raises Damaged."""
+        """Read the rows to keep in memory; return a function that takes them over. Raises Damaged."""
         return self._load(connection) if self._load is not None else lambda: None
 
     async def save(self) -> None:
@@ -380,13 +380,13 @@ class Table(Generic[V]):
                 else:
                     self.write(connection, key, value, since)
 
-        return WriteOnly(self.name, write)
+        return FileOnlyChange(self.name, write)
 
     def erase(self, connection: Connection, *keys: str) -> int:
         """Delete rows; return how many existed."""
         return sum(remove(connection, self.name, key) for key in keys)
 
-    def erase_below(self, connection: Connection, prefix: str) -> None:
+    def erase_prefix(self, connection: Connection, prefix: str) -> None:
         """Delete all rows with this prefix of the key."""
         connection.execute(f"DELETE FROM {self.name} WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
 
@@ -397,13 +397,13 @@ class Table(Generic[V]):
     def read(self, connection: Connection, key: str) -> V | None:
         """Return a value, or None. Raises Damaged."""
         row = connection.execute(f"SELECT * FROM {self.name} WHERE key = ?", (key,)).fetchone()
-        return None if row is None else self._row(_checked(self.name, row)).value
+        return None if row is None else self._decode_row(_without_checksum(self.name, row)).value
 
     def read_all(self, connection: Connection) -> Iterator[Row[V]]:
         """Yield all rows in the order of their keys. Raises Damaged."""
-        return map(self._row, rows(connection, self.name))
+        return map(self._decode_row, rows(connection, self.name))
 
-    def rows_in(self, connection: Connection) -> int:
+    def count_rows(self, connection: Connection) -> int:
         """Return the number of rows."""
         (count,) = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
         return int(count)
@@ -419,7 +419,7 @@ class Table(Generic[V]):
         except UnicodeEncodeError as error:
             raise StoreError("it contains text that is not Unicode") from error
 
-    def _row(self, columns: Columns) -> Row[V]:
+    def _decode_row(self, columns: Columns) -> Row[V]:
         try:
             key, at, data = columns
             assert isinstance(at, float)
@@ -430,19 +430,19 @@ class Table(Generic[V]):
 
 
 def create(connection: Connection, names: Iterable[str]) -> None:
-    """Create all missing tables; the caller commits."""
-    _create(connection, "meta", "value")
+    """Create all missing tables and record the format; the caller commits."""
+    _create_table(connection, "meta", "value")
     for name in names:
-        _create(connection, name, "at, data")
+        _create_table(connection, name, "at, data")
     put(connection, "meta", "version", str(FORMAT))
 
 
 def is_new(connection: Connection) -> bool:
     """Return True if the file has no tables."""
-    return not names_in(connection)
+    return not table_names(connection)
 
 
-def names_in(connection: Connection) -> frozenset[str]:
+def table_names(connection: Connection) -> frozenset[str]:
     """Return the names of the tables in a file."""
     return frozenset(name for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
@@ -453,15 +453,15 @@ def start(connection: Connection, names: Iterable[str], *, expected: bool) -> No
     Raises Damaged, Outdated, or StoreError for a file of a newer forged.
     """
     if not is_new(connection):
-        _check(connection, names)
+        _check_tables(connection, names)
     elif expected:
         raise Damaged("it is empty or gone")
-    if not names_in(connection).issuperset(names):
+    if not table_names(connection).issuperset(names):
         with transaction(connection):
             create(connection, names)
 
 
-def _check(connection: Connection, names: Iterable[str]) -> None:
+def _check_tables(connection: Connection, names: Iterable[str]) -> None:
     """Check the format and the tables of a file. Raises Damaged, Outdated."""
     number = format_of(connection)
     if number > FORMAT:
@@ -471,41 +471,41 @@ def _check(connection: Connection, names: Iterable[str]) -> None:
     problems = [line for (line,) in connection.execute("PRAGMA quick_check(1)") if line != "ok"]
     if problems:
         raise Damaged(problems[0])
-    there = names_in(connection)
+    there = table_names(connection)
     for name in ("meta", *names):
         for row in unchecked(connection, name) if name in there else ():
-            _checked(name, row)
+            _without_checksum(name, row)
 
 
 def format_of(connection: Connection) -> int:
     """Return the format number of a file. Raises Damaged."""
-    number = value_of(connection, "version")
+    number = meta_value(connection, "version")
     if not number.isdecimal():
         raise Damaged("it does not say which format it has")
     return int(number)
 
 
-def _create(connection: Connection, name: str, columns: str) -> None:
+def _create_table(connection: Connection, name: str, columns: str) -> None:
     columns = f"key TEXT PRIMARY KEY, {columns}, checksum"
     connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITHOUT ROWID")
 
 
 def put(connection: Connection, table: str, *values: str | float | bytes | None) -> None:
-    """Insert or replace a row."""
+    """Insert or replace a row of a table, with its checksum."""
     marks = ", ".join("?" * (len(values) + 1))
     row = (*values, checksum(table, values))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
 
 def remove(connection: Connection, table: str, key: str) -> bool:
-    """Delete a row; return True if it existed."""
+    """Delete a row of a table; return True if it existed."""
     return connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,)).rowcount > 0
 
 
 def rows(connection: Connection, table: str) -> Iterator[Columns]:
     """Yield rows without checksums, in the order of their keys. Raises Damaged at a damaged row."""
     for row in unchecked(connection, table):
-        yield _checked(table, row)
+        yield _without_checksum(table, row)
 
 
 def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterator[Columns]:
@@ -513,10 +513,10 @@ def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterato
     return connection.execute(f"SELECT * FROM {table} ORDER BY key {order}")
 
 
-def value_of(connection: Connection, key: str) -> str:
+def meta_value(connection: Connection, key: str) -> str:
     """Return a text of `meta` by its key, or "". Raises Damaged."""
     row = connection.execute("SELECT * FROM meta WHERE key = ?", (key,)).fetchone()
-    return "" if row is None else str(_checked("meta", row)[1])
+    return "" if row is None else str(_without_checksum("meta", row)[1])
 
 
 def is_whole(table: str, row: Columns) -> bool:
@@ -530,7 +530,7 @@ def checksum(table: str, values: Columns) -> bytes:
     return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
-def _checked(table: str, row: Columns) -> Columns:
+def _without_checksum(table: str, row: Columns) -> Columns:
     """Return a row without its checksum. Raises Damaged."""
     if not is_whole(table, row):
         raise Damaged(f"a row of {table} is not what was written")

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoredEvents(msgspec.Struct, frozen=True):
-    """Contents of the tables: waiting events with their sizes, documents by event, count of dead events."""
+    """Contents of the tables: waiting events with sizes, decided memories by event, count of dead events."""
 
     events: tuple[tuple[Event, int], ...] = ()
     documents: tuple[tuple[str, Decision], ...] = ()
@@ -31,7 +31,7 @@ class StoredEvents(msgspec.Struct, frozen=True):
 
 
 class EventTables:
-    """The three tables of events; `restored` gets their contents when the file is open."""
+    """Tables of waiting, decided and dead events; `restored` gets their contents when the file is open."""
 
     def __init__(self, database: Database, restored: Callable[[StoredEvents], object]) -> None:
         self._restored = restored
@@ -44,26 +44,26 @@ class EventTables:
         stored = StoredEvents(
             tuple((row.value, row.size) for row in self.waiting.read_all(connection)),
             tuple((row.key, row.value) for row in self.journal.read_all(connection)),
-            self._dead.rows_in(connection),
+            self._dead.count_rows(connection),
         )
         return lambda: self._restored(stored)
 
     def remove(self, connection: Connection, event_id: str) -> None:
-        """Delete a waiting event and its documents."""
+        """Delete a waiting event and the memories decided for it."""
         self.waiting.erase(connection, event_id)
         self.journal.erase(connection, event_id)
 
     def give_up(self, connection: Connection, dead: DeadLetter, most_bytes: int) -> int:
-        """Move an event to the dead events, limited to `most_bytes`; return their count.
+        """Move an event to the dead events and keep these within `most_bytes`; return their count.
 
         Only turns are removed to keep the limit.
         """
         self._dead.write(connection, dead.event.id, dead)
-        self._trim(connection, most_bytes)
+        self._erase_oldest_turns(connection, most_bytes)
         self.remove(connection, dead.event.id)
-        return self._dead.rows_in(connection)
+        return self._dead.count_rows(connection)
 
-    def _trim(self, connection: Connection, most_bytes: int) -> None:
+    def _erase_oldest_turns(self, connection: Connection, most_bytes: int) -> None:
         """Delete the oldest dead turns beyond the limit."""
         sizes = self._dead.sizes(connection)
         over = sum(sizes.values()) - most_bytes
@@ -82,7 +82,7 @@ class EventTables:
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
     def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, Decision | None] | None:
-        """Move a dead event back to the waiting ones; None if it cannot be read."""
+        """Move a dead event back to the waiting ones; return it, its bytes and decision, or None."""
         found = self._dead.read(connection, event_id)
         if found is None or not found.event.window:
             return None
@@ -97,7 +97,7 @@ class EventTables:
         return self._dead.erase(connection, *event_ids)
 
     def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[CutCount, int]:
-        """Remove sentences from all dead events; return the counts and the events that are left."""
+        """Cut a forgotten text from all dead events; return the counts, and how many events were deleted."""
         done, gone = CutCount(), 0
         for row in tuple(self._dead.read_all(connection)):
             left = cut(row.value.event, row.value.documents, unwanted)

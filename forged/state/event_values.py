@@ -98,7 +98,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecidedMemory(msgspec.Struct, frozen=True):
-    """Memory that capture decided to write, with its id and its root.
+    """Memory that capture decided to write, or to propose if it `waits`; with its id and root.
 
     `why` is request, rule, linear or model. If it `waits`, a person must accept it first: `waits` is the
     reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
@@ -122,7 +122,7 @@ Decision = tuple[DecidedMemory, ...]
 
 
 def encoded(value: Event | Decision) -> bytes:
-    """Return the bytes of an event or its documents."""
+    """Return the bytes of an event or of its decided memories. Raises StoreError."""
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError as error:
@@ -130,7 +130,7 @@ def encoded(value: Event | Decision) -> bytes:
 
 
 class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dead event: the reason, the UTC time, and the bytes of its row.
+    """Dead event: given up, with the reason, the UTC time, and the bytes of its row.
 
     `documents` are those decided for it, or None. If the event cannot be read, only its id is known and the
     window is empty.

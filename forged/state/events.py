@@ -89,11 +89,11 @@ class EventStore:
         return event_id in self._sizes or event_id in self._journalled
 
     def documents(self, event_id: str) -> Decision | None:
-        """Return the documents decided for an event, or None."""
+        """Return the memories decided for an event, or None if none was decided on."""
         return self._documents.get(event_id)
 
     def stored_roots(self, event: Event) -> list[tuple[Root, str]]:
-        """Return the roots of an event and its documents, each with its identity at that time."""
+        """Return the roots of an event and its decided memories, each with its identity at that time."""
         stored = [*zip(event.roots, event.identities, strict=False)]
         return stored + [(each.root, each.identity) for each in self._documents.get(event.id, ())]
 
@@ -110,8 +110,8 @@ class EventStore:
         self.dead_count = stored.dead
         self.restored.set()
 
-    def left(self) -> tuple[Event, ...]:
-        """Return stored events in order, once; a lost turn may have only documents."""
+    def take_restored(self) -> tuple[Event, ...]:
+        """Return the events found at open, in order; later calls return none."""
         left, self._left = self._left, StoredEvents()
         if left.events or left.documents:
             logger.info("events taken up events=%d decided=%d", len(left.events), len(left.documents))
@@ -150,12 +150,12 @@ class EventStore:
         finally:
             self._storing -= fresh
 
-    def decided(self, event_id: str, documents: Decision) -> None:
-        """Set the documents of an event, in memory only."""
+    def set_decision(self, event_id: str, documents: Decision) -> None:
+        """Set the memories decided for an event, in memory only."""
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str, *also: Change) -> None:
-        """Store the documents of an event and related changes durably."""
+        """Store the decided memories of an event and related changes durably."""
         written: Decision | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
             await self._commit(self._tables.journal.change({event_id: documents}), *also)
@@ -163,7 +163,7 @@ class EventStore:
         self._journalled.add(event_id)
 
     async def rewrite(self, left: CutEvent) -> None:
-        """Replace an event and its documents by what is left after a cut, unless it is gone."""
+        """Replace an event and its decided memories by what a cut left of them, unless they are gone."""
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
             self._documents[event_id] = left.documents
@@ -181,11 +181,11 @@ class EventStore:
         self._documents.pop(event_id, None)
         if not self.holds(event_id):
             return
-        if not await self._removed(event_id) and self._removing is None:
+        if not await self._try_remove(event_id) and self._removing is None:
             self._removing = asyncio.create_task(self._keep_removing(), name="remove events")
             self._removing.add_done_callback(log_failure)
 
-    async def _removed(self, event_id: str) -> bool:
+    async def _try_remove(self, event_id: str) -> bool:
         """Delete an event; return False if that failed."""
         try:
             await self._run(partial(self._remove, event_id))
@@ -195,7 +195,7 @@ class EventStore:
             self._unremoved.add(event_id)
             return False
         self._unremoved.discard(event_id)
-        self._gone(event_id)
+        self._drop_in_memory(event_id)
         return True
 
     async def _keep_removing(self) -> None:
@@ -204,7 +204,7 @@ class EventStore:
             while self._unremoved:
                 await asyncio.sleep(self._retry_s)
                 for event_id in sorted(self._unremoved):
-                    await self._removed(event_id)
+                    await self._try_remove(event_id)
         finally:
             self._removing = None  # a later failure starts a new task
 
@@ -214,14 +214,14 @@ class EventStore:
             self._removing.cancel()
 
     async def give_up(self, event: Event, reason: str, *, is_decided: bool = True) -> None:
-        """Move an event to the dead events, with its documents if any.
+        """Move an event to the dead events, with its decided memories if any.
 
         Unless it `is_decided`, it is classified again when revived.
         """
         documents = self._documents.get(event.id) if is_decided else None
         dead = DeadLetter(event, reason[:_REASON_LENGTH], utc_now(), documents=documents)
         self.dead_count = await self._run(partial(self._give_up, dead))
-        self._gone(event.id)
+        self._drop_in_memory(event.id)
 
     async def dead(self) -> tuple[DeadLetter, ...]:
         """Return dead events, oldest first."""
@@ -230,7 +230,7 @@ class EventStore:
         return found
 
     async def revive(self, event_id: str) -> Event | None:
-        """Let a dead event wait again, regardless of room; None if it does not exist or cannot be read."""
+        """Move a dead event back to the waiting ones and return it; None if unknown or unreadable."""
         found = await self._run(partial(self._tables.revive, event_id))
         if found is None:
             return None
@@ -249,19 +249,19 @@ class EventStore:
         return dropped > 0
 
     async def cut_dead(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove sentences with an unwanted text from dead events; empty events are deleted."""
+        """Cut forgotten texts from dead events and delete empty ones; return the counts."""
         done, gone = await self._run(partial(self._tables.cut_dead, unwanted))
         self.dead_count -= gone
         return done
 
-    def _gone(self, event_id: str) -> None:
-        """Forget an event in memory."""
+    def _drop_in_memory(self, event_id: str) -> None:
+        """Remove an event from the tables in memory."""
         self._sizes.pop(event_id, None)
         self._documents.pop(event_id, None)
         self._journalled.discard(event_id)
 
     async def _run(self, work: Callable[[Connection], T]) -> T:
-        """Run work in a transaction and record failures."""
+        """Run work in a transaction; a failure sets `trouble`."""
         try:
             result = await self._database.run(work)
         except StoreError as error:
@@ -271,7 +271,7 @@ class EventStore:
         return result
 
     async def _commit(self, *changes: Change) -> None:
-        """Write pending events in one transaction."""
+        """Write changes in one transaction; a failure sets `trouble`."""
         try:
             await self._database.commit(*changes)
         except StoreError as error:
@@ -280,7 +280,7 @@ class EventStore:
         self.trouble = ""
 
     def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
-        """Rewrite an event and its documents in a transaction."""
+        """Replace an event and its decided memories in a transaction."""
         event_id = left.event.id
         # An event that is missing was removed meanwhile.
         if waits and self._tables.waiting.erase(connection, event_id):

@@ -1,7 +1,7 @@
 """Digests of forgotten texts and ids, which keep older messages and files from bringing them back.
 
 Digests and times are kept for 7 days, as long as files stay in the trash. Text that is said after the time
-that `since` returns counts as new.
+that `forgotten_at` returns counts as new.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ HELD_S = 7 * 24 * 3600.0
 
 
 class ForgottenTexts(Rows[int]):
-    """Forgotten digests with the time of each, in Unix milliseconds. Durable and in force at once."""
+    """Table of digests of forgotten texts and ids, with the time (Unix ms) of each. In force at once."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
         """Keep the newest `kept` digests. `clock` gives Unix seconds."""
         super().__init__(database, "forgotten", int, most=kept, keep_s=HELD_S, is_copied=True, clock=clock)
 
     async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
-        """Add texts of a root and ids of its memories, durably on return. Raises StoreError."""
+        """Record texts and ids of a root as forgotten now, durably on return. Raises StoreError."""
         fresh = await _digests(top, texts)
         fresh += [digest_of_id(top, each) for each in ids]
         await self.store(dict.fromkeys(fresh, math.ceil(self._clock() * 1000)))
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
-        """Allow texts and memories of a root again, durably on return. Raises StoreError."""
+        """Remove the records of texts and ids of a root, durably on return. Raises StoreError."""
         old = await _digests(top, texts)
         old += [digest_of_id(top, each) for each in ids]
         await self.store({each: None for each in old if each in self})
 
     @property
-    def newest(self) -> float:
+    def newest_at(self) -> float:
         """Return the time of the last forget, in Unix seconds; 0 for never."""
         return max(self.values(), default=0) / 1000
 
@@ -81,7 +81,7 @@ class ForgottenTexts(Rows[int]):
         since = (self._clock() - HELD_S) * 1000
         return frozenset(each for each, at in self.items() if at > since)
 
-    def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
+    def forgotten_at(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
         """Return the last time at which this text or memory was forgotten in one of these roots, or None.
 
         A text counts as forgotten if some of its sentences are a forgotten text.

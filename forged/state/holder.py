@@ -22,7 +22,7 @@ _LONGEST = 8192
 
 
 class Holder:
-    """Record of this daemon; for the thread of the database."""
+    """Locked record that this daemon has `state.db` open; for the thread of the database."""
 
     def __init__(self, path: str, address: str) -> None:
         """Take the paths of the file and of this daemon's socket, or ""; nothing is touched yet."""
@@ -31,7 +31,7 @@ class Holder:
         self._descriptor = -1
 
     def sign(self) -> None:
-        """Write the record, once; a failure only shortens the explanation."""
+        """Write and lock the record, once; a failure only shortens the explanation."""
         if self._descriptor >= 0:
             return
         with contextlib.suppress(OSError):
@@ -52,6 +52,7 @@ class Holder:
             self._descriptor = -1
 
     def _write(self, descriptor: int) -> None:
+        """Lock the open file and write the record. Raises OSError if it is not this user's or locked."""
         if not _is_ours(descriptor):
             raise OSError(f"{self._path} is not a file of yours")
         os.fchmod(descriptor, 0o600)
@@ -61,9 +62,9 @@ class Holder:
         os.pwrite(descriptor, json.dumps(record).encode(), 0)
 
 
-def in_use(path: str) -> str:
-    """Say which daemon has the file at `path` open, as far as recorded, and the remedy."""
-    record = _record(path + SUFFIX)
+def in_use_message(path: str) -> str:
+    """Return which daemon has the file at `path` open, as far as recorded, and the remedy."""
+    record = _read_record(path + SUFFIX)
     if record is None:
         return (
             f"another program has {path} open, a daemon of yours at another address or a backup: end it; "
@@ -83,7 +84,8 @@ def in_use(path: str) -> str:
     return f"{sentence}; set FORGED_SOCKET to that socket here, or end it: {ended}"
 
 
-def _record(path: str) -> dict[str, str] | None:
+def _read_record(path: str) -> dict[str, str] | None:
+    """Return the record of a living daemon, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except OSError:
@@ -101,6 +103,7 @@ def _record(path: str) -> dict[str, str] | None:
 
 
 def _is_free(descriptor: int) -> bool:
+    """Return True if no living daemon holds the lock of the record."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -109,6 +112,7 @@ def _is_free(descriptor: int) -> bool:
 
 
 def _is_ours(descriptor: int) -> bool:
+    """Return True for a regular file of this user without other hard links."""
     found = os.fstat(descriptor)
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
 

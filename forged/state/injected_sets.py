@@ -2,7 +2,7 @@
 
 `InjectedSets` has a row for each session and set of roots, `Injections` one for each turn. Both answer from
 memory and are write-behind: after a kill a session may get a memory once more. The oldest rows are dropped
-beyond a limit. `forget` and `moved` find the rows of a memory and raise StoreError.
+beyond a limit. `forget` and `replace_moved` find the rows of a memory and raise StoreError.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_PUT = 64
 
 
 class SetKey(msgspec.Struct, frozen=True, array_like=True):
-    """Key of an injected set: a session, and the roots that it sees."""
+    """Key of an injected set: agent, session, and the tops of the roots that it sees."""
 
     agent: str
     session_id: str
@@ -81,7 +81,7 @@ _Memory = tuple[str, str]
 
 
 class InjectedSets(Rows[InjectedSet]):
-    """Injected sets of all sessions; `uses` counts the sessions that found a memory by search.
+    """Table of the injected sets of all sessions; `uses` counts sessions that found a memory by search.
 
     `now` are the current sets. A turn `put`s a set, which becomes a row with the next call or `save`.
     """
@@ -103,7 +103,7 @@ class InjectedSets(Rows[InjectedSet]):
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
-        """Set the injected set of a session; `save` turns it into a row."""
+        """Set the injected set of a session in memory; `save` makes it a row."""
         self.now[key], self._put[key] = injected, None
         if len(self._put) >= _MOST_PUT:
             self._make_rows()
@@ -112,7 +112,7 @@ class InjectedSets(Rows[InjectedSet]):
         """Turn the sets that were put into rows."""
         if self._put:
             put, self._put = self._put, {}
-            self.update({_name(key): self.now[key] for key in put})
+            self.update({_row_key(key): self.now[key] for key in put})
 
     async def save(self) -> None:
         self._make_rows()
@@ -129,31 +129,31 @@ class InjectedSets(Rows[InjectedSet]):
 
     def drop(self, keys: Iterable[SetKey]) -> None:
         self._make_rows()
-        self.update(dict.fromkeys(map(_name, keys)))
+        self.update(dict.fromkeys(map(_row_key, keys)))
 
-    def used(self, root: str, memory_id: str) -> None:
-        """Count one more session that found a memory."""
+    def count_use(self, root: str, memory_id: str) -> None:
+        """Count one more session that found a memory by search."""
         self.uses.update({key_of(root, memory_id): (self.uses.of(root, memory_id) or 0) + 1})
 
     async def forget(self, root: str, memory_ids: Collection[str]) -> None:
         """Erase these memories of a root from sets and counts, durably on return."""
         changed: dict[str, InjectedSet | None] = {}
-        for name, injected in self._holding(root, memory_ids):
-            entries = (_without(each, root, memory_ids) for each in injected.entries)
+        for name, injected in self._sets_with(root, memory_ids):
+            entries = (_entry_without(each, root, memory_ids) for each in injected.entries)
             changed[name] = replace(injected, entries=tuple(each for each in entries if each is not None))
         sets = self.change(changed, renew=False)
-        await self.database.commit(sets, self.uses.forgotten(root, memory_ids))
+        await self.database.commit(sets, self.uses.erase_change(root, memory_ids))
 
-    async def moved(
+    async def replace_moved(
         self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
     ) -> None:
-        """Replace these memories by the one that they became in each set, durably on return."""
+        """Replace memories by the one that they were moved to in each set, durably on return."""
         changed: dict[str, InjectedSet | None] = {}
-        for name, injected in self._holding(root, memory_ids):
+        for name, injected in self._sets_with(root, memory_ids):
             entries = [
                 replace(each, root=to_root, id=memory_id, version=version, mark="", of="")
                 if each.root == root and each.id in memory_ids
-                else _without(each, root, memory_ids) or each
+                else _entry_without(each, root, memory_ids) or each
                 for each in injected.entries
             ]
             newest = {(each.root, each.id): each for each in entries}
@@ -165,23 +165,23 @@ class InjectedSets(Rows[InjectedSet]):
         self._make_rows()
         return iter(tuple(self._of_memory))
 
-    def _holding(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
+    def _sets_with(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
         """Return the sets that contain one of these memories."""
         self._make_rows()
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 
-    def _replace(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
         self.now, self._of_session, self._of_memory = {}, defaultdict(dict), defaultdict(dict)
-        super()._replace(rows)
+        super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
         """Store rows; update `now` and the look-ups by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)
-            before, after = _named(old.value if old else None), _named(kept.value if kept else None)
+            before, after = _mentions(old.value if old else None), _mentions(kept.value if kept else None)
             for each in before - after:
-                _discard(self._of_memory, each, name)
+                _discard_from(self._of_memory, each, name)
             for each in after - before:
                 self._of_memory[each][name] = None
             key = _key.decode(name)
@@ -189,24 +189,24 @@ class InjectedSets(Rows[InjectedSet]):
                 self.now[key] = kept.value
                 self._of_session[key.agent, key.session_id][key] = None
             elif self.now.pop(key, None) is not None:
-                _discard(self._of_session, (key.agent, key.session_id), key)
+                _discard_from(self._of_session, (key.agent, key.session_id), key)
         super()._apply(rows, renew=renew)
 
 
-def _named(injected: InjectedSet | None) -> set[_Memory]:
+def _mentions(injected: InjectedSet | None) -> set[_Memory]:
     """Return the memories that a set refers to."""
     entries = injected.entries if injected is not None else ()
     named = {(each.root, each.id) for each in entries}
     return named | {(each.root, each.of) for each in entries if each.of}
 
 
-def _discard(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str, str], each: T) -> None:
+def _discard_from(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str, str], each: T) -> None:
     found[key].pop(each, None)
     if not found[key]:
         del found[key]
 
 
-def _without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> InjectedEntry | None:
+def _entry_without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> InjectedEntry | None:
     """Return an entry without references to these memories of a root; None if it is one of them."""
     if each.root != root:
         return each
@@ -215,12 +215,12 @@ def _without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> Inj
     return replace(each, mark="", of="") if each.of in memory_ids else each
 
 
-def _name(key: SetKey) -> str:
+def _row_key(key: SetKey) -> str:
     return msgspec.json.encode(key).decode()
 
 
 class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
-    """A memory of an injection; `found_by` and `admitted_as` are those of its Ranking."""
+    """A memory of an `InjectionRecord`; `found_by` and `admitted_as` are those of its Ranking."""
 
     root: str
     id: str
@@ -230,7 +230,7 @@ class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Memories that a turn got and its session did not have before. `at` is Unix seconds.
+    """Record of the memories that a turn got and its session did not have before. `at` is Unix seconds.
 
     `tops` are the roots of the request, the repository's and the user's; `strategy` is that of the search.
     """
@@ -245,7 +245,7 @@ class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Injections(Rows[InjectionRecord]):
-    """Records of injections, newest last. `clock` gives Unix seconds."""
+    """Table of injection records, newest last. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "injections", InjectionRecord, most=MOST, keep_s=KEPT_S, clock=clock)
@@ -269,10 +269,10 @@ class Injections(Rows[InjectionRecord]):
                 changed[key] = replace(each, memories=left) if left else None
         await self.store(changed, renew=False)
 
-    async def moved(
+    async def replace_moved(
         self, top: str, memory_ids: Collection[str], to_top: str, memory_id: str, version: int
     ) -> None:
-        """Replace these memories by the one that they became in all records, durably.
+        """Replace memories by the one that they were moved to in all records, durably.
 
         Raises StoreError.
         """

@@ -15,7 +15,7 @@ from forged.state.rows import Rows
 
 
 class Rewrite(msgspec.Struct, frozen=True, order=True):
-    """File that now names `older` as its predecessor instead of `former`, with its hashes."""
+    """Hashes of a file before and after its predecessor changes from `former` to `older`."""
 
     id: str
     before: str
@@ -25,7 +25,7 @@ class Rewrite(msgspec.Struct, frozen=True, order=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """One such verb in the root with this `top` and `scope`.
+    """Unfinished removal, restore or move in the root with this `top` and `scope`.
 
     `kind` is remove, restore or move. `ids` are removed (or restored from `batch`), `erase` for good; the
     trash stores `why`. `became` is the id of a move's new file, in the root `to_top` of the scope `to_scope`.
@@ -49,7 +49,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Intents(Rows[Intent]):
-    """Unfinished verbs; `resumed` is clear while a starting daemon completes older ones."""
+    """Table of unfinished removals, moves and restores; `resumed` is set once older ones are completed."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "intents", Intent, durable=True)
@@ -57,9 +57,9 @@ class Intents(Rows[Intent]):
         self.resumed.set()
 
     async def begin(self, intent: Intent) -> None:
-        """Store an intent durably. Raises StoreError.
+        """Store an intent durably; a restore deletes unfinished removals of its ids. Raises StoreError.
 
-        A restore deletes unfinished removals of the same ids, which the next start would repeat.
+        The next start would repeat those removals.
         """
         opposed = self._opposed(intent) if intent.kind == "restore" else ()
         await self.store(dict.fromkeys(opposed) | {intent.key: intent})

@@ -28,7 +28,7 @@ REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One queued write. `id` is the memory's or the document's; `document` is that of a piece.
+    """Queued write for the server. `id` is a memory's or document's; `document` is that of a piece.
 
     `refused` is the reason of the server, or "" while the write is pending.
     """
@@ -41,8 +41,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     row: bytes = b""
     refused: str = ""
 
-    def is_about(self, removal: Write) -> bool:
-        """Return True if this removal cancels the write."""
+    def is_cancelled_by(self, removal: Write) -> bool:
+        """Return True if this removal of a memory or document makes the write needless."""
         if (self.scope, self.owner) != (removal.scope, removal.owner):
             return False
         return removal.id == (self.document if removal.kind == "document" else self.id)
@@ -58,6 +58,7 @@ class Outbox:
         self._next = 1
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read the headings of all writes; return a function that takes them over."""
         rows = self._table.read_all(connection)
         headings = {int(row.key): _heading(row.value) for row in rows if row.key.isdecimal()}
 
@@ -74,7 +75,7 @@ class Outbox:
 
     @property
     def set_aside(self) -> tuple[Write, ...]:
-        """Return writes that the server refused for good, without rows."""
+        """Return the writes that the server refused for good, with the reason and without rows."""
         return tuple(heading for heading, _ in self._headings.values() if heading.refused)
 
     def count(self, kinds: Collection[str]) -> int:
@@ -82,37 +83,37 @@ class Outbox:
         return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
 
     def pieces_of(self, document: str) -> frozenset[str]:
-        """Return ids of the pieces of a document that are to be written."""
+        """Return the ids of those pieces of a document whose write is pending."""
         waiting = (heading for heading, _ in self._headings.values() if not heading.refused)
         return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
 
     @property
-    def documents_leaving(self) -> frozenset[str]:
-        """Return the documents that are to be removed."""
+    def documents_to_remove(self) -> frozenset[str]:
+        """Return the ids of documents whose removal is queued."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:
-        """Append writes, durably on return. Raises StoreError if there is no room."""
+        """Append writes durably; removals delete pending writes of the same ids. StoreError without room."""
         removals = [write for write in writes if write.kind in REMOVALS]
-        gone = self._ended_by(removals)
+        gone = self._cancelled_by(removals)
         fresh = dict(enumerate(writes, self._next))
         if len(removals) < len(writes):
             self._check_room(fresh)
         self._next += len(fresh)
         await self._database.run(partial(self._change, fresh, gone))
-        self._drop(gone)
+        self._drop_headings(gone)
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
-    async def first(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
-        """Return the oldest pending writes of these kinds. Raises StoreError."""
-        those = self._where(lambda heading: heading.kind in kinds and not heading.refused)[:most]
+    async def oldest(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
+        """Return up to `most` pending writes of these kinds by position, oldest first. Raises StoreError."""
+        those = self._positions(lambda heading: heading.kind in kinds and not heading.refused)[:most]
         return await self._database.run(partial(self._read, those)) if those else []
 
-    async def done(self, positions: Sequence[int]) -> None:
+    async def delete_sent(self, positions: Sequence[int]) -> None:
         """Delete writes that the server has. After a power cut one may be sent twice, which is harmless."""
         if positions:
             await self._database.run(partial(self._change, {}, positions), durable=False)
-            self._drop(positions)
+            self._drop_headings(positions)
 
     async def refuse(self, position: int, write: Write, why: str) -> None:
         """Set aside a write that the server will never accept."""
@@ -123,26 +124,27 @@ class Outbox:
 
     async def retry(self) -> None:
         """Queue all writes again that were set aside; their cause may be fixed."""
-        for position in self._where(lambda heading: bool(heading.refused)):
+        for position in self._positions(lambda heading: bool(heading.refused)):
             for _, write in await self._database.run(partial(self._read, [position])):
                 await self.refuse(position, write, "")
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
         """Delete pending writes that these removals cancel."""
-        await self._remove(self._ended_by(removals))
+        await self._erase(self._cancelled_by(removals))
 
     async def forget(self, ids: Collection[str]) -> None:
         """Delete pending writes of these memories of any owner; their removals stay."""
-        await self._remove(self._where(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
+        await self._erase(self._positions(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
 
-    async def _remove(self, gone: Sequence[int]) -> None:
+    async def _erase(self, gone: Sequence[int]) -> None:
+        """Delete writes at these positions, durably."""
         if gone:
             await self._database.run(partial(self._change, {}, gone))
-            self._drop(gone)
+            self._drop_headings(gone)
 
-    def _ended_by(self, removals: Sequence[Write]) -> list[int]:
+    def _cancelled_by(self, removals: Sequence[Write]) -> list[int]:
         """Return positions of writes that removals cancel."""
-        return self._where(lambda heading: any(heading.is_about(removal) for removal in removals))
+        return self._positions(lambda heading: any(heading.is_cancelled_by(removal) for removal in removals))
 
     def _check_room(self, fresh: Mapping[int, Write]) -> None:
         """Raise StoreError if there is no room."""
@@ -153,25 +155,29 @@ class Outbox:
                 "see `forgectl shared status`"
             )
 
-    def _where(self, meant: Callable[[Write], bool]) -> list[int]:
+    def _positions(self, meant: Callable[[Write], bool]) -> list[int]:
         """Return positions of headings that a predicate accepts."""
         return [position for position, (heading, _) in self._headings.items() if meant(heading)]
 
-    def _drop(self, positions: Iterable[int]) -> None:
+    def _drop_headings(self, positions: Iterable[int]) -> None:
+        """Drop the headings of deleted writes from memory."""
         for position in positions:
             self._headings.pop(position, None)
 
     def _change(self, fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
+        """Delete and write rows in a transaction."""
         self._table.erase(connection, *map(_key, gone))
         for position, write in fresh.items():
             self._table.write(connection, _key(position), write)
 
     def _read(self, positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
+        """Return the writes that are still at these positions, with rows."""
         rows = ((position, self._table.read(connection, _key(position))) for position in positions)
         return [(position, write) for position, write in rows if write is not None]
 
 
 def _heading(write: Write) -> tuple[Write, int]:
+    """Return a write without its row, and the size of the row."""
     return msgspec.structs.replace(write, row=b""), len(write.row)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from forged.errors import StoreError
 from forged.state.damage import NOTE
-from forged.state.database import Database, Table, put, remove, value_of
+from forged.state.database import Database, Table, meta_value, put, remove
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,7 +32,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """Paused `places`, answered from memory; `doubt` says why they are uncertain, or "".
+    """User's pauses of `places`, in memory; `doubt` says why they are uncertain, or "".
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """
@@ -47,12 +47,13 @@ class Pauses:
         self.changed_at = 0.0
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read pauses, doubt and the time of the last change; return a function that takes them over."""
         places = [row.key for row in self._table.read_all(connection)]
-        note, changed_at = value_of(connection, NOTE), value_of(connection, CHANGED)
+        note, changed_at = meta_value(connection, NOTE), meta_value(connection, CHANGED)
         return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:
-        """Pause or resume the repository of this top, or everything with None; durable on return.
+        """Pause or resume the repository of a top, or everything if it is None; durable on return.
 
         Raises StoreError; then a pause holds until the daemon ends, and a resumption has no effect.
         """
@@ -79,6 +80,7 @@ class Pauses:
             self.changed_at = max(self.changed_at, int(changed_at) / 1000)
 
     def _change(self, place: str, paused: bool, now: int, connection: Connection) -> None:
+        """Write or delete a pause and the time of the change; one for everywhere ends the doubt."""
         put(connection, "meta", CHANGED, str(now))
         if paused:
             self._table.write(connection, place, value=True)

@@ -2,8 +2,8 @@
 
 *Forgotten*: its rows are erased. *Trashed*: its rows go with the file and come back with it. *Moved*: its
 rows become those of its new memory. *Absent*: its file is missing, after an `rm`, a branch switch or a stash.
-Days on which the root could be listed are counted, and `due` names the memories to be forgotten. A root is
-known by its path and by the identities under which its files may be recorded.
+Days on which the root could be listed are counted, and `expired` names the memories to be forgotten. A root
+is known by its path and by the identities under which its files may be recorded.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class Absences(MemoryRows[Absence]):
-    """Table of absent memories, durable. A memory that is seen again is `forgotten` here."""
+    """Table of memories without a file, durable. A memory that is seen again loses its row."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "absences", Absence, durable=True, most=_MOST_ABSENT)
 
-    def absent(self, root: str, memory_ids: Iterable[str], day: str) -> Change:
-        """Count a day on which the files of these memories are missing."""
+    def absence_change(self, root: str, memory_ids: Iterable[str], day: str) -> Change:
+        """Return a change that counts a day on which the files of these memories are missing."""
         counted: dict[str, Absence | None] = {}
         for key in (key_of(root, each) for each in memory_ids):
             known = self.get(key)
@@ -94,7 +94,7 @@ class Absences(MemoryRows[Absence]):
 
 
 class Removal:
-    """Removal from all tables. Each change is durable on return, or raises StoreError."""
+    """Removal of memories from all tables. Each change is durable on return, or raises StoreError."""
 
     def __init__(
         self,
@@ -117,49 +117,49 @@ class Removal:
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
         self._seen: dict[str, set[str]] = {}
 
-    async def forgotten(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
+    async def forget(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
         """Erase all rows of memories, and all copies of their texts."""
         await self._injections.forget(root.top, ids)
         await self._injected_sets.forget(root.top, ids)  # counts of uses, too
         await self._accesses.forget(root.top, ids)
         await self._capture_log.forget(ids, contents)
-        await self._rest_forgotten(root, ids)
+        await self._forget_other_rows(root, ids)
 
-    def trashed(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
-        """Return the rows of memories by id, for the trash; `forgotten` erases them then."""
-        facts, accesses = self._attributes.trashed(top, ids), self._accesses.trashed(top, ids)
-        uses = self._injected_sets.uses.trashed(top, ids)
+    def rows_for_trash(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
+        """Return a copy of the rows of memories by id, for the trash; `forget` erases them then."""
+        facts, accesses = self._attributes.rows_of(top, ids), self._accesses.rows_of(top, ids)
+        uses = self._injected_sets.uses.rows_of(top, ids)
         return {
             each: TrashedRows(facts.get(each, UNKNOWN), accesses.get(each, Access()), uses.get(each, 0))
             for each in ids
         }
 
-    async def returned(self, top: str, rows: Mapping[str, TrashedRows]) -> None:
-        """Restore rows from the trash, by id."""
+    async def restore_rows(self, top: str, rows: Mapping[str, TrashedRows]) -> None:
+        """Write rows from the trash back, by id; the memories no longer count as absent."""
         await self._attributes.put(top, {each: row.facts for each, row in rows.items()})
         found = {each: row.access for each, row in rows.items() if row.access.count}
         uses = {each: row.sessions for each, row in rows.items() if row.sessions}
         await self._database.commit(
-            self._accesses.returned(top, found),
-            self._injected_sets.uses.returned(top, uses),
-            self._absences.forgotten(top, rows),
+            self._accesses.restore_change(top, found),
+            self._injected_sets.uses.restore_change(top, uses),
+            self._absences.erase_change(top, rows),
         )
 
-    async def moved(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:
-        """Give the rows of a chain, oldest first, to the memory that it became.
+    async def move_rows(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:
+        """Give the rows of a chain of memories, oldest first, to the memory that it was moved to.
 
         Its attributes moved with the text, because the new scope may lack its type.
         """
-        await self._injections.moved(root.top, ids, became.top, became.id, became.version)
-        await self._injected_sets.moved(root.top, ids, became.top, became.id, became.version)
+        await self._injections.replace_moved(root.top, ids, became.top, became.id, became.version)
+        await self._injected_sets.replace_moved(root.top, ids, became.top, became.id, became.version)
         await self._database.commit(
-            self._accesses.moved(root.top, ids, became.top, became.id),
-            self._injected_sets.uses.moved(root.top, ids, became.top, became.id),
+            self._accesses.move_change(root.top, ids, became.top, became.id),
+            self._injected_sets.uses.move_change(root.top, ids, became.top, became.id),
         )
-        await self._capture_log.moved(ids, became.id, became.top, became.scope)
-        await self._rest_forgotten(root, ids)
+        await self._capture_log.record_move(ids, became.id, became.top, became.scope)
+        await self._forget_other_rows(root, ids)
 
-    async def _rest_forgotten(self, root: RootIds, ids: Collection[str]) -> None:
+    async def _forget_other_rows(self, root: RootIds, ids: Collection[str]) -> None:
         """Erase the rows in all other tables."""
         await self._attributes.forget(root.top, ids)
         await self._outbox.forget(ids)
@@ -167,10 +167,10 @@ class Removal:
         await self._trust.disown(root.identities, ids)
         await self._absences.forget(root.top, ids)
 
-    def known(self) -> dict[str, set[str]]:
+    def known_ids(self) -> dict[str, set[str]]:
         """Return the ids of memories with rows, by the path of their root.
 
-        Records of files are kept by the root's identity; `known_as` returns those.
+        Records of files are kept by the root's identity; `own_file_ids` returns those.
         """
         found: dict[str, set[str]] = {each.top: set() for each in self._trust.roots()}
         for key in chain(self._attributes, self._accesses, self._injected_sets.uses, self._absences):
@@ -180,16 +180,16 @@ class Removal:
             found.setdefault(top, set()).add(memory_id)
         return {top: ids for top, ids in found.items() if os.path.isabs(top)}
 
-    def known_as(self, identities: Iterable[str]) -> set[str]:
+    def own_file_ids(self, identities: Iterable[str]) -> set[str]:
         """Return the ids of files that this daemon wrote into a root with these identities."""
         return set(chain(*map(self._trust.own, identities)))
 
-    def seen(self, top: str, ids: Iterable[str]) -> None:
-        """Note memories of a map: a file may come and go between two looks."""
+    def note_seen(self, top: str, ids: Iterable[str]) -> None:
+        """Note that memories had a file in a map: it may come and go between two listings."""
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 
-    async def noticed(self, look: RootListing, known: Collection[str]) -> None:
+    async def count_absences(self, look: RootListing, known: Collection[str]) -> None:
         """Count a day for each known memory without a file; reset the count of the others.
 
         A listing counts only if the root is the one at which some of these memories were seen last.
@@ -203,14 +203,14 @@ class Removal:
             recorded = look.place
             await self._places.store({top: recorded})
         if look.place == recorded and (missing := [each for each in known if each not in there]):
-            await self._database.commit(self._absences.absent(top, missing, look.day))
+            await self._database.commit(self._absences.absence_change(top, missing, look.day))
 
     def _is_own(self, look: RootListing) -> bool:
         """Return True if this daemon has records of files in the listed root."""
         return any(map(self._trust.own, look.root.identities))
 
-    def due(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
-        """Return the memories whose rows are to be erased: their files were missing on too many days.
+    def expired(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
+        """Return the memories whose rows are to be erased: no file of theirs was found on too many days.
 
         `tracked` are those whose file git may bring back.
         """
@@ -221,7 +221,7 @@ class Removal:
         )
 
     def in_question(self, look: RootListing) -> tuple[str, ...]:
-        """Return the memories for which `due` must know if git tracked their file."""
+        """Return the memories for which `expired` must know if git tracked their file."""
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
     def _missing(self, look: RootListing) -> Iterator[tuple[str, int]]:

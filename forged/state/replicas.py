@@ -62,7 +62,7 @@ NEVER_MET = Replica()
 
 
 class Replicas:
-    """Replicated memories by owner."""
+    """Table of memories that this machine and the server share, by owner, with their marks."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """Use `clock`, which gives Unix seconds."""
@@ -85,15 +85,16 @@ class Replicas:
         """Return the replicas of one owner, by id."""
         return self._known[owner]
 
-    async def met(self, owner: Owner, hashes: Mapping[str, str]) -> None:
-        """Note that both sides have files with these hashes. A loss in a power cut is found out again."""
+    async def record_common(self, owner: Owner, hashes: Mapping[str, str]) -> None:
+        """Record that both sides have files with these hashes. A loss in a power cut is found out again."""
         await self._note(owner, hashes, is_common=True)
 
-    async def sent(self, owner: Owner, hashes: Mapping[str, str]) -> None:
-        """Note that the server will get files with these hashes if it has none."""
+    async def record_sent(self, owner: Owner, hashes: Mapping[str, str]) -> None:
+        """Record that the server will get files with these hashes if it has none."""
         await self._note(owner, hashes, is_common=False)
 
     async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_common: bool) -> None:
+        """Record hashes of files, keeping their marks."""
         before = self._known[owner]
         changed = {
             each: Replica(hash_, before.get(each, NEVER_MET).mark, is_common)
@@ -101,11 +102,11 @@ class Replicas:
         }
         await self._put(owner, changed, durable=False)
 
-    async def learn(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
+    async def merge_marks(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
         """Merge marks of others, or derived ones; the later mark of each memory holds."""
         before = self._known[owner]
         newer = {each: mark for each, mark in marks.items() if is_newer(mark, before.get(each))}
-        await self._put(owner, {each: _marked(before.get(each), mark) for each, mark in newer.items()})
+        await self._put(owner, {each: _replica_with(before.get(each), mark) for each, mark in newer.items()})
 
     async def mark(self, owner: Owner, ids: Iterable[str], kind: MarkKind) -> None:
         """Record a decision about these memories now; it holds against all earlier ones.
@@ -124,7 +125,7 @@ class Replicas:
         self.marked()
 
     async def _put(self, owner: Owner, changed: Mapping[str, Replica], *, durable: bool = True) -> None:
-        """Apply a change in memory at once; undo it if it cannot be written."""
+        """Apply a change in memory at once and write it; undo it if it cannot be written."""
         known = self._known[owner]
         rows = {each: row for each, row in changed.items() if known.get(each) != row}
         before = {each: known.get(each, NEVER_MET) for each in rows}
@@ -146,6 +147,6 @@ def is_newer(mark: RemovalMark, known: Replica | None) -> bool:
     return known is None or known.mark is None or mark.rank > known.mark.rank
 
 
-def _marked(known: Replica | None, mark: RemovalMark) -> Replica:
+def _replica_with(known: Replica | None, mark: RemovalMark) -> Replica:
     """Return a replica with its new mark; a forgotten memory has no common file."""
     return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)

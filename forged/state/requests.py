@@ -64,7 +64,7 @@ _Waiting = tuple[Sequence[PendingWrite], Future[tuple[RequestOutcome | None, ...
 
 
 class Requests:
-    """Table of outcomes; every call asks the file, which is open."""
+    """Table of outcomes of write requests by key; each call asks the file, which is open."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Requests:
             is_first = len(self._waiting) == 1
         if is_first:
             try:
-                self._database.submit(self._serve)
+                self._database.submit(self._write_waiting)
             except StoreError as error:
-                self._fail(self._taken(), error)
+                self._fail_all(self._take_waiting(), error)
         return done
 
     async def of(self, key: str) -> RequestOutcome | None:
@@ -109,23 +109,24 @@ class Requests:
         wanted = frozenset(memory_ids)
         await self._database.run(partial(self._forget, wanted))
 
-    def _taken(self) -> list[_Waiting]:
-        """Return the writes that wait for the next transaction."""
+    def _take_waiting(self) -> list[_Waiting]:
+        """Remove and return the writes that wait for the next transaction."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return taken
 
-    def _fail(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
+    def _fail_all(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
+        """Set an error on the futures of waiting writes."""
         for _, done in waiting:
             done.set_exception(error)
 
-    def _serve(self) -> None:
+    def _write_waiting(self) -> None:
         """Carry out waiting writes in one transaction."""
-        waiting = self._taken()
+        waiting = self._take_waiting()
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
         except BaseException as error:
-            self._fail(waiting, error)
+            self._fail_all(waiting, error)
             raise
         for change in self._changes:
             change.apply()
@@ -140,7 +141,7 @@ class Requests:
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now
             self._table.erase_until(connection, now - KEPT_S)
-        known = [tuple([self._put(write, now, connection) for write in each]) for each in waiting]
+        known = [tuple([self._put_outcome(write, now, connection) for write in each]) for each in waiting]
         fresh = [
             (write, write.file)
             for writes, rows in zip(waiting, known, strict=True)
@@ -162,7 +163,8 @@ class Requests:
             change.write(connection)
         return known
 
-    def _put(self, write: PendingWrite, now: float, connection: Connection) -> RequestOutcome | None:
+    def _put_outcome(self, write: PendingWrite, now: float, connection: Connection) -> RequestOutcome | None:
+        """Return the row that a key has already, else write the new one and return None."""
         if write.key and not write.again and (row := self._known(write.key, connection)) is not None:
             return row
         if write.key and write.known is not None:
@@ -173,6 +175,7 @@ class Requests:
         return self._table.read(connection, key)
 
     def _forget(self, memory_ids: frozenset[str], connection: Connection) -> None:
+        """Empty the rows of requests that wrote these memories; their keys stay."""
         for row in tuple(self._table.read_all(connection)):
             if row.value.memory_id in memory_ids:
                 self._table.write(connection, row.key, RequestOutcome("", "", row.value.existed), row.at)
@@ -190,7 +193,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Receipts:
-    """Table of receipts. `clock` gives Unix seconds."""
+    """Table of replies to requests that write no new file, by key. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._table = Table(database, "receipts", Receipt)

@@ -37,7 +37,7 @@ class CachedRow(NamedTuple, Generic[V]):
 
 
 class Rows(Table[V], Mapping[str, V]):
-    """One table as a mapping. `bytes` is the size of its values, if it has a limit or can `weigh` them."""
+    """Table as a mapping in memory. `bytes` is the size of its values, if limited or `weigh` is given."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Rows(Table[V], Mapping[str, V]):
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
         self._weigh = weigh or (lambda value: len(self.encode(value)) if most_bytes < _NO_BOUND else 0)
         self._kept: dict[str, CachedRow[V]]  # oldest first
-        self._replace({})
+        self._replace_all({})
         self._lock = threading.Lock()  # changes come from the event loop and the database's thread
         self._unsaved, self._warned = set[str](), False
 
@@ -84,15 +84,15 @@ class Rows(Table[V], Mapping[str, V]):
         """Put rows, or delete those that are None; without `renew` a row keeps its position and time."""
         assert not self._durable, f"{self.name} is written with store"
         with self._lock:
-            fresh = self._made(values, at, renew=renew)
+            fresh = self._cached_rows(values, at, renew=renew)
             self._apply(fresh, renew=renew)
             self._unsaved.update(fresh)
-            self._drop(self._beyond({}))
+            self._drop_rows(self._keys_over_limit({}))
 
     def hold(self, values: Mapping[str, V | None]) -> None:
-        """Put rows in memory only."""
+        """Put rows in memory only; they are not written later."""
         with self._lock:
-            self._apply(self._made(values, None, renew=True))
+            self._apply(self._cached_rows(values, None, renew=True))
 
     async def store(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
@@ -103,16 +103,16 @@ class Rows(Table[V], Mapping[str, V]):
     def change(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> Change:
-        """Return the same as a part of a transaction; at most one for each table."""
+        """Return a change that puts rows as `store` does; at most one for each table in a transaction."""
         if self._durable:
-            return _Durable(self, self._made(values, at, renew=renew), renew=renew)
+            return _DurableChange(self, self._cached_rows(values, at, renew=renew), renew=renew)
         self.update(values, renew=renew, at=at)
         return self.pending()
 
     def pending(self) -> Change:
-        """Return the rows that are not in the file yet, as a part of a transaction."""
+        """Return a change that writes the rows that are not in the file yet."""
         with self._lock:
-            return _Pending(self, {key: self._kept.get(key) for key in self._unsaved})
+            return _PendingChange(self, {key: self._kept.get(key) for key in self._unsaved})
 
     @property
     def is_saved(self) -> bool:
@@ -138,26 +138,26 @@ class Rows(Table[V], Mapping[str, V]):
     def tidy(self) -> None:
         """Remove rows that are too old or too many."""
         with self._lock:
-            self._drop(self._beyond({}))
+            self._drop_rows(self._keys_over_limit({}))
 
     def load(self, connection: Connection) -> Callable[[], object]:
         """Read all rows; the returned function takes them over. Raises Damaged."""
         return partial(self.restore, tuple(self.read_all(connection)))
 
     def restore(self, found: Iterable[Row[V]]) -> None:
-        """Take over the contents of the file at open."""
+        """Take over the contents of the file at open; rows that were put earlier win or are merged."""
         with self._lock:
             early = self._kept
-            ordered = sorted(found, key=lambda row: row.at)
-            self._replace({row.key: CachedRow(row.value, row.at, self._weigh(row.value)) for row in ordered})
+            rows = sorted(found, key=lambda row: row.at)
+            self._replace_all({row.key: CachedRow(row.value, row.at, self._weigh(row.value)) for row in rows})
             for key, kept in early.items():
                 before, value = self._kept.get(key), kept.value
                 if before is not None and self._merge is not None:
                     value = self._merge(before.value, kept.value)
                 self._apply({key: CachedRow(value, kept.at, self._weigh(value))})
-            self._drop(self._beyond({}))
+            self._drop_rows(self._keys_over_limit({}))
 
-    def _made(
+    def _cached_rows(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
     ) -> dict[str, CachedRow[V] | None]:
         now, made = self._clock() if at is None else at, dict[str, CachedRow[V] | None]()
@@ -168,7 +168,7 @@ class Rows(Table[V], Mapping[str, V]):
             )
         return made
 
-    def _beyond(self, fresh: Mapping[str, CachedRow[V] | None]) -> list[str]:
+    def _keys_over_limit(self, fresh: Mapping[str, CachedRow[V] | None]) -> list[str]:
         """Return the keys of rows to remove once these rows are put, oldest first."""
         count, size = len(self._kept), self.bytes
         for key, kept in fresh.items():
@@ -184,7 +184,7 @@ class Rows(Table[V], Mapping[str, V]):
                 count, size = count - 1, size - old.size
         return gone
 
-    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._kept, self.bytes = {}, 0
         self._apply(rows)
 
@@ -197,19 +197,19 @@ class Rows(Table[V], Mapping[str, V]):
             if kept is not None:
                 self._kept[key] = kept
 
-    def _drop(self, keys: Collection[str]) -> None:
+    def _drop_rows(self, keys: Collection[str]) -> None:
         self._apply(dict.fromkeys(keys))
         self._unsaved.update(keys)
 
-    def _write(self, rows: Mapping[str, CachedRow[V] | None], connection: Connection) -> None:
+    def _write_rows(self, rows: Mapping[str, CachedRow[V] | None], connection: Connection) -> None:
         self.erase(connection, *(key for key, kept in rows.items() if kept is None))
         for key, kept in rows.items():
             if kept is not None:
                 self.write(connection, key, kept.value, kept.at)
 
 
-class _Durable(Generic[V]):
-    """A change of a durable table: in memory once it is in the file."""
+class _DurableChange(Generic[V]):
+    """Change of a durable table: in memory once it is in the file."""
 
     def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None], *, renew: bool) -> None:
         self.table, self._rows, self._renew, self._gone = table, rows, renew, list[str]()
@@ -217,9 +217,9 @@ class _Durable(Generic[V]):
 
     def write(self, connection: Connection) -> None:
         with self.table._lock:
-            self._gone = self.table._beyond(self._rows)
+            self._gone = self.table._keys_over_limit(self._rows)
         self.table.erase(connection, *self._gone)
-        self.table._write(self._rows, connection)
+        self.table._write_rows(self._rows, connection)
 
     def apply(self) -> None:
         with self.table._lock:
@@ -227,14 +227,14 @@ class _Durable(Generic[V]):
             self.table._apply(self._rows, renew=self._renew)
 
 
-class _Pending(Generic[V]):
-    """Rows that are only in memory; a row that changes during the write stays pending."""
+class _PendingChange(Generic[V]):
+    """Change that writes rows which are only in memory; one that changes meanwhile stays pending."""
 
     def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None]) -> None:
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
 
     def write(self, connection: Connection) -> None:
-        self.table._write(self._rows, connection)
+        self.table._write_rows(self._rows, connection)
 
     def apply(self) -> None:
         with self.table._lock:
@@ -243,7 +243,7 @@ class _Pending(Generic[V]):
 
 
 class MemoryRows(Rows[V]):
-    """Rows of memories, by a root's path or identity; one method for each way in which a memory goes."""
+    """Table with one row for each memory, by a root's path or identity and the memory's id."""
 
     _by_root: dict[str, dict[str, V]]
 
@@ -254,9 +254,9 @@ class MemoryRows(Rows[V]):
         """Return all rows of a root, by the memory's id; the mapping is live."""
         return self._by_root.get(root, {})
 
-    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
+    def _replace_all(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._by_root = {}
-        super()._replace(rows)
+        super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[V] | None], *, renew: bool = True) -> None:
         super()._apply(rows, renew=renew)
@@ -267,25 +267,25 @@ class MemoryRows(Rows[V]):
             elif memory_id in (of_root := self._by_root.get(root, {})):
                 del of_root[memory_id]
 
-    def forgotten(self, root: str, memory_ids: Iterable[str]) -> Change:
+    def erase_change(self, root: str, memory_ids: Iterable[str]) -> Change:
         """Return a change that erases the rows of these memories."""
         return self.change({key: None for each in memory_ids if (key := key_of(root, each)) in self})
 
     async def forget(self, root: str, memory_ids: Iterable[str]) -> None:
         """Erase the rows of these memories, durably on return. Raises StoreError."""
-        await self.database.commit(self.forgotten(root, memory_ids))
+        await self.database.commit(self.erase_change(root, memory_ids))
 
-    def trashed(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
-        """Return the rows of these memories by id, for the trash; `forgotten` erases them then."""
+    def rows_of(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
+        """Return the rows of these memories, by id."""
         return {each: self[key] for each in memory_ids if (key := key_of(root, each)) in self}
 
-    def returned(self, root: str, rows: Mapping[str, V]) -> Change:
+    def restore_change(self, root: str, rows: Mapping[str, V]) -> Change:
         """Return a change that restores rows from the trash, by id."""
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
-    def moved(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
+    def move_change(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
         """Return a change that gives rows of a chain, oldest first, to its new memory, merged or newest."""
-        rows, value = self.trashed(root, memory_ids), self.get(there := key_of(to_root, memory_id))
+        rows, value = self.rows_of(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
             value = row if value is None else self._merge(row, value) if self._merge else value
         gone: dict[str, V | None] = {key_of(root, each): None for each in rows}

@@ -1,8 +1,8 @@
 """The daemon's state: opens `state.db`, saves it, copies it daily, and erases forgotten data.
 
-`run` opens the file and keeps it open; users of the file await `opened`. A file that cannot be opened stops
-nothing. `problem` says why, injection and capture stop if something may have been paused, durable writes are
-refused with the reason, and the open is repeated every five seconds.
+`run` opens the file and keeps it open; users of the file await `wait_until_open`. A file that cannot be
+opened stops nothing. `problem` says why, injection and capture stop if something may have been paused,
+durable writes are refused with the reason, and the open is repeated every five seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COPY_EVERY_S = 24 * 3600.0
 
 
 class State:
-    """All tables of the daemon; lives in its event loop.
+    """State of the daemon: all its tables in `state.db`; lives in its event loop.
 
     `tried` is set when the file is open or could not be opened; `problem` is the reason, or "".
     """
@@ -113,7 +113,7 @@ class State:
             last_accessed=utc(access.last / 1000) if access.last else "",
         )
 
-    async def opened(self, timeout_s: float | None = None) -> None:
+    async def wait_until_open(self, timeout_s: float | None = None) -> None:
         """Wait until the file is open, could not be opened, or the timeout is over."""
         if not self.tried.is_set():
             with contextlib.suppress(TimeoutError):
@@ -125,7 +125,7 @@ class State:
         while True:
             if self._database.is_open:
                 await self._save()
-                await self._keep_copy()
+                await self._copy_daily()
             else:
                 await self._open()
             await asyncio.sleep(_SAVE_EVERY_S)
@@ -138,6 +138,7 @@ class State:
         await self._database.close()
 
     async def _save(self) -> None:
+        """Save the write-behind rows of all tables, and the holder's record."""
         with contextlib.suppress(StoreError):
             await self._database.sign()
         for table in self._database.tables:
@@ -154,7 +155,7 @@ class State:
 
         Older messages are not looked for after that time.
         """
-        return max(self.forgotten.newest, self.pauses.changed_at)
+        return max(self.forgotten.newest_at, self.pauses.changed_at)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,8 +172,9 @@ class State:
         return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
+        """Try to open the file and load all tables; set `problem` and `tried`."""
         try:
-            loaded = await self._database.open(self._prepare, self._read)
+            loaded = await self._database.open(self._prepare, self._load_tables)
         except StoreError as error:
             if self.problem != str(error):
                 logger.warning("state cannot be used error=%s", error)
@@ -189,13 +191,15 @@ class State:
         return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:
+        """Open the file at `path`, or a new one if it is damaged. Raises StoreError."""
         with explained(path):
             return damage.open_or_repair(path, self._copy, self._database.tables)
 
-    def _read(self, connection: Connection) -> list[Callable[[], object]]:
+    def _load_tables(self, connection: Connection) -> list[Callable[[], object]]:
+        """Read all tables; return the functions that take their rows over in the event loop."""
         return [table.load(connection) for table in self._database.tables]
 
-    async def _keep_copy(self) -> None:
+    async def _copy_daily(self) -> None:
         """Write the daily copy, once a day."""
         now = time.monotonic()
         if now - self._copied_at < _COPY_EVERY_S:

@@ -27,7 +27,7 @@ HELD_S = 30 * 24 * 3600.0
 
 
 class ToReview(Rows[DecidedMemory]):
-    """Waiting proposals by memory id. One for the daemon; lives in its event loop.
+    """Table of waiting proposals, by memory id. One for the daemon; lives in its event loop.
 
     `clock` returns Unix seconds.
     """
@@ -42,7 +42,7 @@ class ToReview(Rows[DecidedMemory]):
         """Return the waiting proposals of these roots, or of all, oldest first."""
         since = self._clock() - HELD_S
         listed = (each for each in self.values() if roots is None or each.root in roots)
-        fresh = (each for each in listed if _at(each) > since)
+        fresh = (each for each in listed if _proposed_at(each) > since)
         return tuple(sorted(fresh, key=lambda each: (each.memory.created_at, each.memory.id)))
 
     @property
@@ -51,7 +51,7 @@ class ToReview(Rows[DecidedMemory]):
         return sum(bool(each.learned_at) for each in self.of())
 
     async def add(self, documents: Sequence[DecidedMemory]) -> tuple[str, ...]:
-        """Add proposals, each text of a root once; return the ids of new ones.
+        """Add proposals, each text of a root once; drop the oldest over the limit; return ids of new ones.
 
         One that replaces a waiting proposal takes its place.
         """
@@ -63,18 +63,18 @@ class ToReview(Rows[DecidedMemory]):
                 if (words := (each.root, each.identity, each.memory.content)) in there:
                     continue
                 there.add(words)
-                waiting[each.memory.id] = _in_place(each, waiting.pop(each.memory.supersedes or "", None))
+                waiting[each.memory.id] = _in_place_of(each, waiting.pop(each.memory.supersedes or "", None))
                 new.append(each.memory.id)
             if new:
-                for gone in self._without_room(waiting.values()):
+                for gone in self._over_limit(waiting.values()):
                     del waiting[gone]
                 put = {memory_id: waiting[memory_id] for memory_id in new if memory_id in waiting}
                 await self.store(dict.fromkeys(self.keys() - waiting) | put)
             return tuple(new)
 
-    def _without_room(self, waiting: Iterable[DecidedMemory]) -> list[str]:
+    def _over_limit(self, waiting: Iterable[DecidedMemory]) -> list[str]:
         """Return the oldest live proposals beyond the limit."""
-        live = sorted((each for each in waiting if not each.learned_at), key=_at)
+        live = sorted((each for each in waiting if not each.learned_at), key=_proposed_at)
         return [each.memory.id for each in live[: -self._room]]
 
     async def remove(self, ids: Collection[str]) -> None:
@@ -85,20 +85,20 @@ class ToReview(Rows[DecidedMemory]):
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
         """Remove references to forgotten memories of a root from its proposals."""
         async with self._one_at_a_time:
-            alone = {key: _alone(each, memory_ids) for key, each in self.items() if each.root.top == top}
+            alone = {key: _unlinked(each, memory_ids) for key, each in self.items() if each.root.top == top}
             await self.store({key: each for key, each in alone.items() if each != self[key]})
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove proposals with an unwanted text, and the text from pasted text."""
+        """Delete proposals with a forgotten text, cut it from their pasted text; return the counts."""
         async with self._one_at_a_time:
-            left = {key: _without(each, unwanted) for key, each in self.items()}
+            left = {key: _cut_proposal(each, unwanted) for key, each in self.items()}
             changed = {key: document for key, (document, count) in left.items() if count}
             await self.store(changed)
             return CutCount(sum(count for _, count in left.values()), len(changed))
 
 
-def _without(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
-    """Return a proposal without unwanted text, None if its content has it, and the count of sentences."""
+def _cut_proposal(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
+    """Return a proposal without forgotten text, None if its content has it; and the sentence count."""
     _, said = without_sentences(document.memory.content, unwanted)
     pasted, count = without_sentences(document.pasted, unwanted)
     if said:
@@ -106,7 +106,7 @@ def _without(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[Decide
     return (msgspec.structs.replace(document, pasted=pasted) if count else document), count
 
 
-def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
+def _unlinked(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
     """Return a proposal without references to memories that are gone."""
     memory = document.memory
     related = tuple(edge for edge in memory.related if edge.id not in gone)
@@ -116,12 +116,12 @@ def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
     return msgspec.structs.replace(document, memory=memory)
 
 
-def _at(document: DecidedMemory) -> float:
+def _proposed_at(document: DecidedMemory) -> float:
     """Return the time of a proposal."""
     return document.learned_at or time_ns(document.memory.created_at) / 1e9
 
 
-def _in_place(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
+def _in_place_of(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
     """Return a proposal that replaces the memory which another one was to replace."""
     if other is None:
         return document

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state.database import Database, Row, Table, WriteOnly
+from forged.state.database import Database, FileOnlyChange, Row, Table
 from forged.state.pauses import Pauses
 from forged.state.rows import CachedRow, MemoryRows, Rows, key_of
 
@@ -58,7 +58,7 @@ class RootRecord(msgspec.Struct, frozen=True):
 
 
 class TrustFindings(msgspec.Struct, frozen=True):
-    """Findings of a look at a root: hashes that count from now on, and hashes of files from git.
+    """Findings of a look at a root: hashes to accept from now on, and hashes of files from git.
 
     `root` is the existing record of the root, or its first one.
     """
@@ -69,7 +69,7 @@ class TrustFindings(msgspec.Struct, frozen=True):
 
 
 class TrustRecords:
-    """Trust records, answered from memory; changes are durable on return, or raise StoreError.
+    """Records of trusted roots and of file hashes, in memory; changes are durable, or raise StoreError.
 
     While the pauses are in doubt, no root is trusted.
     """
@@ -85,8 +85,9 @@ class TrustRecords:
         self.decisions = 0  # number of changes of the counting files
 
     def _load(self, connection: Connection) -> Callable[[], object]:
-        approved = [_pair(row.key) for row in self._approvals.read_all(connection)]
-        from_git = [_pair(row.key) for row in self._git_table.read_all(connection)]
+        """Read approvals and hashes of files from git; return a function that takes them over."""
+        approved = [_split_key(row.key) for row in self._approvals.read_all(connection)]
+        from_git = [_split_key(row.key) for row in self._git_table.read_all(connection)]
 
         def restore() -> None:
             self.decisions += 1
@@ -109,11 +110,11 @@ class TrustRecords:
         return tuple([each for each in self._roots.values() if each.top == top or not top])
 
     def own(self, identity: str) -> Mapping[str, OwnFile]:
-        """Return the files that this daemon wrote into a root, by id. Callable in any thread."""
+        """Return the records of files that this daemon wrote into a root, by id. Callable in any thread."""
         return {} if self._pauses.doubt else self.own_files.of_root(identity)
 
     def hashes(self, identity: str) -> set[str] | frozenset[str]:
-        """Return hashes that count in a root: own, accepted, or admitted files.
+        """Return the hashes of a root's files that may be used: own, accepted or admitted ones.
 
         The set is live; callable in any thread.
         """
@@ -127,13 +128,13 @@ class TrustRecords:
         return frozenset() if self._pauses.doubt else self._from_git.get(identity, frozenset())
 
     def note(self, found: TrustFindings) -> bool:
-        """Record the findings of a look, durably on return, unless the path has another root by then.
+        """Record the findings of a look durably; return False if the path has another root by then.
 
         For threads: blocks for the disk. Raises StoreError; then not all of it is recorded.
         """
-        return all(self._noted(part) for part in _parts(found))
+        return all(self._note_part(part) for part in _parts(found))
 
-    def _noted(self, found: TrustFindings) -> bool:
+    def _note_part(self, found: TrustFindings) -> bool:
         """Write findings in the file's thread and apply them; blocks the calling thread."""
         done: Future[bool] = Future()
 
@@ -165,12 +166,12 @@ class TrustRecords:
         await self.own_files.store({key_of(identity, each.id): each for each in files})
 
     async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
-        """Delete the records of files that this daemon wrote for these memories, and their hashes.
+        """Erase the records that this daemon wrote the files of these memories, and approvals of the bytes.
 
         Raises StoreError.
         """
         gone = [
-            (each, file) for each in identities for file in self.own_files.trashed(each, memory_ids).values()
+            (each, file) for each in identities for file in self.own_files.rows_of(each, memory_ids).values()
         ]
         disowned = self.own_files.change({key_of(each, file.id): None for each, file in gone})
         refused = self._approvals.change({f"{each} {file.sha256}": None for each, file in gone})
@@ -178,23 +179,23 @@ class TrustRecords:
             await self._database.commit(disowned, refused)
 
     async def approve(self, identity: str, hashes: Collection[str]) -> None:
-        """Accept files for good."""
+        """Accept files with these hashes in a root for good."""
         await self._database.commit(self._approvals.change({f"{identity} {each}": True for each in hashes}))
         self._hashes.setdefault(identity, set()).update(hashes)
         self.decisions += 1
 
     async def revoke(self, record: RootRecord) -> None:
-        """End the trust in a root; records of own files and of files from git stay."""
+        """End the trust in a root and erase approvals of its files; records of own files stay."""
         fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
         begin = f"{record.identity} "
-        refused = WriteOnly("approvals", lambda connection: self._approvals.erase_below(connection, begin))
+        refused = FileOnlyChange("approvals", lambda each: self._approvals.erase_prefix(each, begin))
         await self._database.commit(self._roots.change({record.key: fresh}), refused)
         own = self.own_files.of_root(record.identity)
         self._hashes[record.identity] = {file.sha256 for file in own.values()}
         self.decisions += 1
 
     def _note(self, found: TrustFindings, connection: Connection) -> bool:
-        """Write findings; return True if the root is still the same."""
+        """Write findings in a transaction; return False if the root's record has changed."""
         identity, known = found.root.identity, self._roots.read(connection, found.root.key)
         if known is None:
             self._roots.write(connection, found.root.key, found.root, time.time())
@@ -207,7 +208,7 @@ class TrustRecords:
 
 
 class OwnFiles(MemoryRows[OwnFile]):
-    """Table of files that this daemon wrote, by the root's identity and id; their `hashes` count.
+    """Table of files that this daemon wrote, by root identity and memory id; their `hashes` are approved.
 
     There is room for 131,072 files; the oldest are removed first and then count as files of others.
     """
@@ -227,20 +228,20 @@ class OwnFiles(MemoryRows[OwnFile]):
 
 
 def _parts(found: TrustFindings) -> Iterator[TrustFindings]:
-    """Yield the findings in parts, so that no write blocks others for long."""
+    """Yield findings in parts of limited size, so that no write blocks others for long."""
     accepted, from_git = sorted(found.accepted), sorted(found.from_git)
     for start in range(0, max(len(accepted), len(from_git), 1), _AT_ONCE):
         end = start + _AT_ONCE
         yield TrustFindings(found.root, frozenset(accepted[start:end]), frozenset(from_git[start:end]))
 
 
-def _pair(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     identity, _, rest = key.partition(" ")
     return identity, rest
 
 
 class Exclude(msgspec.Struct, frozen=True):
-    """Git exclusion of one repository. `choice` is exclude, commit, or "" for the configured default.
+    """Record of the git exclusion of one repository. `choice` is exclude, commit, or "" for the default.
 
     `has_line`: forged's line is in its `info/exclude`. `is_reported`: a person was informed of it.
     """
@@ -257,7 +258,7 @@ class Exclude(msgspec.Struct, frozen=True):
 
 
 class Excludes(Rows[Exclude]):
-    """Table of exclusions. Callable in any thread. `is_read`: the file was opened."""
+    """Table of git exclusions, by repository. Callable in any thread. `is_read`: the file was opened."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "excludes", Exclude, durable=True, is_copied=True)
@@ -274,5 +275,5 @@ class Excludes(Rows[Exclude]):
         return self.get(fresh.key, fresh)
 
     async def put(self, record: Exclude) -> None:
-        """Store a record durably; delete an empty one. Raises StoreError."""
+        """Store a record durably, or delete it if it says nothing. Raises StoreError."""
         await self.store({record.key: record if record.choice or record.has_line else None})

@@ -40,6 +40,7 @@ def unexpected_files(directory: str) -> tuple[str, ...]:
 
 
 def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str]:
+    """Yield a sentence for each unexpected entry."""
     for name in ("", *names):
         path = os.path.join(directory, name) if name else directory
         try:
@@ -47,12 +48,12 @@ def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str
         except OSError:
             continue
         known = not name or name in _FILES | _FOLDERS | ours or name.startswith(_TEMP)
-        if why := _why(found, name) or ("" if known else "is nothing that forged put there"):
+        if why := _why_unexpected(found, name) or ("" if known else "is nothing that forged put there"):
             yield f"{printable(path)} {why}"
 
 
-def _why(found: os.stat_result, name: str) -> str:
-    """Return why an entry is unexpected, or ""."""
+def _why_unexpected(found: os.stat_result, name: str) -> str:
+    """Return why the type, owner or mode of an entry is unexpected, or ""."""
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFLNK:
         return "is a link, and forged keeps its state in this directory itself"

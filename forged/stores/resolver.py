@@ -21,7 +21,7 @@ import msgspec
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
 from forged.errors import WorkspaceError
-from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_of_agent
+from forged.files import AGENT_ID, Root, make_org_root, org_root, resolve, root_of_agent
 from forged.map import Ranked, VectorMap
 from forged.maps import Indexer
 from forged.memory import Scope
@@ -169,7 +169,7 @@ class Resolver:
         """
         roots: tuple[Root, ...]
         if scope == Scope.ORG:
-            made = await self._in_thread(partial(made_org_root, self.home)) if make else None
+            made = await self._in_thread(partial(make_org_root, self.home)) if make else None
             roots = (made or org_root(self.home),)
         elif make:
             root = await self._in_thread(partial(root_of_agent, self.home, agent_id, make=True))

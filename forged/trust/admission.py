@@ -103,7 +103,7 @@ def redacted_view(
         before = RedactedView()
     head, tail = unchanged_ends(sources, before.sources)
     end = len(sources) - tail
-    fresh = [_redacted(sources[row], hashes[row], own) for row in range(head, end)]
+    fresh = [_redact(sources[row], hashes[row], own) for row in range(head, end)]
     behind = len(before.rows) - tail
     rows = (*before.rows[:head], *fresh, *before.rows[behind:])
     if before.with_secrets or any(row.has_secret for row in fresh):
@@ -115,8 +115,8 @@ def redacted_view(
     return RedactedView(sources, rows, is_sure, memories, secret)
 
 
-def _redacted(source: Memory, sha256: str, own: Own) -> RedactedMemory:
-    """Return one memory in the form that is shown."""
+def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
+    """Return the form of a memory that is shown: without secrets and private spans, with trusted origin."""
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     times = dict.fromkeys((source.created_at, source.updated_at))
@@ -142,7 +142,7 @@ def _redacted(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     if names := shapes_in(source.id):
         problem = f"its id seems to contain a secret ({', '.join(names)}); rename it"
         return RedactedMemory(None, problem=problem, has_secret=True)
-    return RedactedMemory(_redacted_memory(source, public, found, origin), has_secret=True)
+    return RedactedMemory(_without_secrets(source, public, found, origin), has_secret=True)
 
 
 def _entity_texts(source: Memory) -> Iterator[str]:
@@ -167,8 +167,8 @@ def _with_entities(source: Memory, shown: Callable[[str], str]) -> Memory:
     )
 
 
-def _redacted_memory(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
-    """Return a memory without the secrets that were found in it."""
+def _without_secrets(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
+    """Return a memory without private spans and the secrets that were found in it."""
 
     def clean(text: str) -> str:
         return redact(text).text
@@ -204,7 +204,7 @@ Hashes = set[str] | frozenset[str]
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """Files of a snapshot that count, redacted and sorted by id, and withheld files, sorted by path.
+    """Memories of a snapshot that may be used, redacted, sorted by id; withheld files, sorted by path.
 
     `may_change`: part of the result may differ in a moment, look again. `redacted`: ids of memories shown
     without a secret of their file. `insisted`: ids of those shown with one, as a person wanted. `problems`:
@@ -220,7 +220,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """State that decides which files of a root count; `follows`: git decides, too."""
+    """State by which a root's files are judged; it differs if the result may. `follows`: git decides, too."""
 
     identity: str
     decisions: int
@@ -251,7 +251,7 @@ class TrustState(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Decides which files count. Roots seen for the first time are recorded by `save`."""
+    """Decides which memory files of a root may be used; `save` records roots seen for the first time."""
 
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
@@ -260,20 +260,20 @@ class Admission:
         self._views: dict[Root, RedactedView] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
-        """Decide on all files of a root."""
+        """Return a root's memories that may be used, redacted, and its withheld files. May wait for git."""
         trust = self.state_of(root.top)
         if root.is_own:
-            return self._redacted(root, trust, snapshot.memories, snapshot.hashes)
+            return self._admitted(root, trust, snapshot.memories, snapshot.hashes)
         if trust.record is None or (trust.is_before_git and not trust.is_trusted):
-            trust = self._first_seen(root, snapshot, trust)
-        on_record = self._on_record(trust)
+            trust = self._note_first_look(root, snapshot, trust)
+        on_record = self._recorded_hashes(trust)
         new = _unrecorded_hashes(snapshot.hashes, on_record)
         if not new or self._are_accepted(root, snapshot, trust, new):
-            return self._redacted(root, trust, snapshot.memories, snapshot.hashes)
+            return self._admitted(root, trust, snapshot.memories, snapshot.hashes)
         return self._partition(root, snapshot, trust)
 
     def state_of(self, top: str) -> TrustState:
-        """Return the records of the root that is at `top` now."""
+        """Return the trust records of the root that is at `top` now, and its identities."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
         recorded = {each.identity: each for each in self._records.roots(top)}
@@ -284,7 +284,7 @@ class Admission:
         return TrustState(kept_under, ways, record, replaced)
 
     def stamp(self, root: Root) -> Stamp:
-        """Return the state that decides which files count, except for the files. Callable in any thread."""
+        """Return the state, apart from files, by which `admit` decides. Callable in any thread."""
         trust = self.state_of(root.top)
         record = trust.record
         is_asked = record is not None and (record.mode == "follow" or record.born_empty)
@@ -304,11 +304,11 @@ class Admission:
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
 
-    def _on_record(self, trust: TrustState) -> list[Hashes]:
-        """Return the recorded hashes of all identities of a root."""
+    def _recorded_hashes(self, trust: TrustState) -> list[Hashes]:
+        """Return the hashes of usable files on record, for each identity of a root."""
         return [self._records.hashes(each) for each in trust.identities]
 
-    def _first_seen(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
+    def _note_first_look(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
         """Note if foreign files were there at the first look, or when git came into the folder."""
         if self._records.doubt or not trust.identity:
             return trust
@@ -329,19 +329,19 @@ class Admission:
         return msgspec.structs.replace(trust, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, trust: TrustState, new: set[str]) -> bool:
-        """Return True if all files with these hashes count and each is a memory with its own id."""
+        """Decide on files with these hashes; return True if all are accepted, each with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
-        rows = _rows_with(snapshot.hashes, new)
+        rows = _positions_of(snapshot.hashes, new)
         files = [File(snapshot.memories[at], snapshot.paths[at], 0, snapshot.hashes[at]) for at in rows]
         decision = self._decide(root, files, snapshot, trust) if files else AdmissionDecision()
         return decision.accepted.issuperset(file.sha256 for file in files)
 
     def _partition(self, root: Root, snapshot: Snapshot, trust: TrustState) -> Admitted:
-        """Split files into those that count and those that are withheld."""
+        """Return the memories that may be used and the withheld files, for a snapshot with both."""
         counting: list[File] = []
         strange: list[File] = []
-        known = set().union(*self._on_record(trust))
+        known = set().union(*self._recorded_hashes(trust))
         for file in files_of(snapshot):
             (counting if file.sha256 in known else strange).append(file)
         decision = self._decide(root, strange, snapshot, trust) if strange else AdmissionDecision()
@@ -356,13 +356,13 @@ class Admission:
         listed = tuple(sorted(withheld, key=lambda each: each.path))
         chosen = one_per_id(counting)
         memories, hashes = tuple(file.memory for file in chosen), tuple(file.sha256 for file in chosen)
-        admitted = self._redacted(root, trust, memories, hashes)
+        admitted = self._admitted(root, trust, memories, hashes)
         return msgspec.structs.replace(admitted, withheld=listed, may_change=decision.may_change)
 
-    def _redacted(
+    def _admitted(
         self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        """Return memories that count in redacted form."""
+        """Return these memories, which may be used, in redacted form."""
         records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:
@@ -384,7 +384,7 @@ class Admission:
         )
 
     def _is_edited(self, root: Root, file: File, trust: TrustState) -> bool:
-        """Return True if a file is in the place of one that this daemon wrote."""
+        """Return True if a file has the id and path of one that this daemon wrote."""
         if not any(file.memory.id in self._records.own(each) for each in trust.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
@@ -414,12 +414,12 @@ class Admission:
             edited = [file for file in files if self._is_edited(root, file, trust)]
             others = {file.path: FOREIGN for file in files if file not in edited}
             decision = AdmissionDecision(frozenset(file.sha256 for file in edited), others)
-        return self._recorded(record, decision, files)
+        return self._record_decision(record, decision, files)
 
-    def _recorded(
+    def _record_decision(
         self, record: RootRecord, decision: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
-        """Return the recorded decision; unrecorded, only accepted files of a trusted root count."""
+        """Record a decision and return it; if that fails, only a trusted root's files are accepted."""
         if not decision.accepted and not decision.from_git:
             return decision
         try:
@@ -437,7 +437,7 @@ class Admission:
 
 
 def _unrecorded_files(files: Sequence[File], snapshot: Snapshot) -> list[UnrecordedFile]:
-    """Return the files with their change keys."""
+    """Return files in the form that `provenance` judges, with their change keys."""
     listed = {listing.path: listing.files for listing in snapshot.listings}
     places = (os.path.split(file.path) for file in files)
     keys = [listed[folder][name].key for folder, name in places]
@@ -451,7 +451,7 @@ def _unrecorded_hashes(hashes: Iterable[str], on_record: Sequence[Hashes]) -> se
     return set(hashes)
 
 
-def _rows_with(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
+def _positions_of(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
     """Yield the positions of the wanted hashes; equal files have several."""
     if len(wanted) > _FEW:
         yield from (row for row, each in enumerate(hashes) if each in wanted)
@@ -464,7 +464,7 @@ def _rows_with(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
 
 
 def _refusal_reason(trust: TrustState, doubt: str) -> str:
-    """Return why no file without a record counts in this root."""
+    """Return why files without a record are not used in this root."""
     if doubt:
         return UNSURE
     return REPLACED if trust.replaced else FOREIGN

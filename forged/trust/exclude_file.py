@@ -26,7 +26,7 @@ _PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions with uncompressed paths
 
 
 class ExcludeError(ForgedError):
-    """Nothing was written; the message says why."""
+    """Git's `info/exclude` cannot be changed, and nothing was written; the message says why."""
 
 
 def add_line(top: str, common: str, home: str) -> str:
@@ -34,12 +34,12 @@ def add_line(top: str, common: str, home: str) -> str:
 
     Returns the result: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
     """
-    with _explained(), _opened_info(common, make=True) as (info, owner):
+    with _explain_errors(), _open_info(common, make=True) as (info, owner):
         if _holds_line(info, owner):
             return "there"
-        if answer := _as_it_is(top, owner, home):
+        if answer := _tracked_or_ignored(top, owner, home):
             return answer
-        with _opened_exclude(info, owner, os.O_APPEND, make=True) as (file, content):
+        with _open_exclude(info, owner, os.O_APPEND, make=True) as (file, content):
             if LINE in content.splitlines():
                 return "there"
             end = b"" if not content or content.endswith(b"\n") else b"\n"
@@ -54,10 +54,10 @@ def remove_line(common: str) -> None:
     The rest is written over it and the file is then truncated, so a kill in between loses nothing.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_explained())
+        stack.enter_context(_explain_errors())
         stack.enter_context(contextlib.suppress(FileNotFoundError))
-        info, owner = stack.enter_context(_opened_info(common))
-        file, content = stack.enter_context(_opened_exclude(info, owner))
+        info, owner = stack.enter_context(_open_info(common))
+        file, content = stack.enter_context(_open_exclude(info, owner))
         lines = content.splitlines(keepends=True)
         ours = [number for number, line in enumerate(lines) if line.strip() == LINE]
         if ours:
@@ -69,12 +69,13 @@ def remove_line(common: str) -> None:
 
 
 def _holds_line(info: int, owner: int) -> bool:
-    with contextlib.suppress(FileNotFoundError), _opened_exclude(info, owner) as (_, content):
+    """Return True if `info/exclude` has forged's line."""
+    with contextlib.suppress(FileNotFoundError), _open_exclude(info, owner) as (_, content):
         return LINE in content.splitlines()
     return False
 
 
-def _as_it_is(top: str, owner: int, home: str) -> str:
+def _tracked_or_ignored(top: str, owner: int, home: str) -> str:
     """Return `tracked` or `ignored` if git has such files already, or ""."""
     if owner == os.geteuid():
         git = Git(top)
@@ -82,11 +83,11 @@ def _as_it_is(top: str, owner: int, home: str) -> str:
             if git.tracks(_TRACKED):
                 return "tracked"
             return "ignored" if git.ignores(_PROBE, ignore_file(home)) else ""
-    return "tracked" if _index_names(top) else ""
+    return "tracked" if _index_has_memories(top) else ""
 
 
-def _index_names(top: str) -> bool:
-    """Return True if the index names a file of forged; read without git. Raises ExcludeError."""
+def _index_has_memories(top: str) -> bool:
+    """Return True if git's index names a file of forged; read without git. Raises ExcludeError."""
     git_dir = os.path.join(top, ".git")
     if os.path.isfile(git_dir):
         with open(git_dir, "rb") as link:
@@ -104,12 +105,12 @@ def _index_names(top: str) -> bool:
     if status.st_size == len(data) and data[:4] == b"DIRC" and data[4:8] in _PLAIN:
         for hash_bytes in (20, 32):
             with contextlib.suppress(ValueError):
-                return any(path.startswith(b".forge/memory/mem_") for path in _paths(data, hash_bytes))
+                return any(path.startswith(b".forge/memory/mem_") for path in _index_paths(data, hash_bytes))
     raise ExcludeError("git cannot be run here, and only git can read its index")
 
 
-def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
-    """Return the paths of an index of version 2 or 3. Raises ValueError for an incomplete one."""
+def _index_paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
+    """Return the paths in the bytes of an index, version 2 or 3. Raises ValueError if incomplete."""
     found, at = [], 12
     for _ in range(int.from_bytes(data[8:12], "big")):
         flags = int.from_bytes(data[at + 40 + hash_bytes : at + 42 + hash_bytes], "big")
@@ -127,44 +128,47 @@ def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
+    """Turn an OSError of the block into an ExcludeError."""
     try:
         yield
     except OSError as error:
-        raise ExcludeError(f"{_named(error)} cannot be used ({atomic.why(error)})") from error
+        raise ExcludeError(f"{_file_of_error(error)} cannot be used ({atomic.why(error)})") from error
 
 
-def _named(error: OSError) -> str:
+def _file_of_error(error: OSError) -> str:
     return str(error.filename) if error.filename else "info/exclude"
 
 
 @contextlib.contextmanager
-def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
-    """Open `info` of a common git directory; yield it with the repository's owner."""
+def _open_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
+    """Open `info` of a common git directory, with `make` create it; yield it and the owner."""
     with contextlib.ExitStack() as stack:
-        at = _held(stack, os.open("/", _STEP))
+        at = _close_later(stack, os.open("/", _STEP))
         for part in common.strip("/").split("/"):
-            at = _held(stack, os.open(part, _STEP, dir_fd=at))
+            at = _close_later(stack, os.open(part, _STEP, dir_fd=at))
         owner = os.fstat(at).st_uid
         if os.geteuid() not in {0, owner}:
             raise ExcludeError(f"{common} belongs to another user")
         try:
-            info = _held(stack, os.open("info", atomic.DIRECTORY, dir_fd=at))
+            info = _close_later(stack, os.open("info", atomic.DIRECTORY, dir_fd=at))
         except FileNotFoundError:
             if not make:
                 raise
-            info = _held(stack, _made_info(at, owner))
+            info = _close_later(stack, _make_info_folder(at, owner))
         if os.fstat(info).st_uid != owner:
             raise ExcludeError(f"{common}/info belongs to another user")
         yield info, owner
 
 
-def _held(stack: contextlib.ExitStack, descriptor: int) -> int:
+def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
+    """Return a descriptor that the stack closes at its end."""
     stack.callback(os.close, descriptor)
     return descriptor
 
 
-def _made_info(common: int, owner: int) -> int:
+def _make_info_folder(common: int, owner: int) -> int:
+    """Create `info` in a common git directory for its owner; return a descriptor that the caller closes."""
     os.mkdir("info", 0o755, dir_fd=common)
     info = os.open("info", atomic.DIRECTORY, dir_fd=common)
     if os.fstat(info).st_uid != owner and not os.listdir(info):
@@ -173,11 +177,12 @@ def _made_info(common: int, owner: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened_exclude(
+def _open_exclude(
     info: int, owner: int, flags: int = 0, *, make: bool = False
 ) -> Iterator[tuple[int, bytes]]:
+    """Open and lock `info/exclude`, with `make` create it; yield its descriptor and content."""
     try:
-        _check(
+        _check_exclude(
             os.stat("exclude", dir_fd=info, follow_symlinks=False), owner
         )  # opening a device may have effects
         file = os.open("exclude", _FILE | flags, dir_fd=info)
@@ -188,14 +193,14 @@ def _opened_exclude(
         if os.fstat(file).st_uid != owner:
             os.fchown(file, owner, os.fstat(info).st_gid)
     try:
-        _check(os.fstat(file), owner)
+        _check_exclude(os.fstat(file), owner)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield file, os.pread(file, _MOST_BYTES, 0)
     finally:
         os.close(file)
 
 
-def _check(status: os.stat_result, owner: int) -> None:
+def _check_exclude(status: os.stat_result, owner: int) -> None:
     """Raise ExcludeError unless a file is regular, has one name and the repository's owner."""
     if stat.S_ISLNK(status.st_mode):
         raise ExcludeError("info/exclude is a symbolic link")

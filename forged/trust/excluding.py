@@ -32,7 +32,7 @@ _AGAIN_S = 60.0  # after this delay a refused write is tried again
 
 
 class CaptureExcluder:
-    """Git exclusion of captures in all repositories. `problems` are sentences for status, by top.
+    """Keeps captures out of commits in all repositories. `problems` are sentences for status, by top.
 
     `unreported` are added lines that no reply has reported, by top.
     """
@@ -46,11 +46,11 @@ class CaptureExcluder:
         self._until: dict[tuple[str, str], float] = {}
         self._fresh: dict[str, Exclude] = {}
         self.unreported: dict[str, Exclude] = {}
-        self._as_it_is: dict[str, str] = {}
+        self._left_as_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
     def keep_out(self, root: Root) -> None:
-        """Before files are written into a root, make git ignore forged's files there."""
+        """Make git ignore forged's files in a root, before a write, if that is its choice. Raises nothing."""
         if not root.has_files or not self._records.is_read:
             return  # the choice of the person is not loaded yet;
         if not os.path.lexists(os.path.join(root.top, ".git")):
@@ -58,42 +58,42 @@ class CaptureExcluder:
         key = root.top, identity_of(os.path.join(root.top, ".git"))
         if time.monotonic() < self._until.get(key, 0.0):
             return
-        with self._alone(root.top):
+        with self._lock_of(root.top):
             if time.monotonic() < self._until.get(key, 0.0):
                 return
-            if self._wanted(root.top) == "exclude":
-                self._add(root.top)
+            if self._choice_of(root.top) == "exclude":
+                self._try_add_line(root.top)
             is_open = root.top in self.problems
             self._until[key] = time.monotonic() + _AGAIN_S if is_open else float("inf")
 
-    def chosen(self, top: str, choice: str) -> None:
-        """Apply the choice of a person for a repository; "" returns to the configuration.
+    def apply_choice(self, top: str, choice: str) -> None:
+        """Record and apply a person's choice for a repository; "" returns to the configuration.
 
         Raises ExcludeError if that is not possible.
         """
-        with self._alone(top):
+        with self._lock_of(top):
             self._until.clear()
-            record = self._note(self._named(top), choice=choice)
+            record = self._change_record(self._require_record(top), choice=choice)
             if (choice or self._default) == "exclude":
-                self._add(top)
+                self._try_add_line(top)
             else:
                 self.problems.pop(top, None)
-                self._taken_out(record)
+                self._try_remove_line(record)
             if problem := self.problems.get(top) or self.problems.get(record.common):
                 raise ExcludeError(problem)
 
-    def take_out(self, *, everywhere: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Remove the line from every repository where it is no longer wanted, or from all.
+    def remove_lines(self, *, everywhere: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Remove forged's line where it is no longer wanted, or from all repositories.
 
         Returns the common directories without the line, and sentences about those that still have it.
         """
         done, left = [], []
-        for record in self._all():
+        for record in self._all_records():
             wanted = record.choice or self._default
             if not record.has_line or not (everywhere or wanted == "commit"):
                 continue
-            with self._alone("", record.common):
-                if self._taken_out(self._current(record)):
+            with self._lock_of("", record.common):
+                if self._try_remove_line(self._newest_record(record)):
                     done.append(record.common)
                 else:
                     left.append(self.problems[record.common])
@@ -114,14 +114,14 @@ class CaptureExcluder:
             return f"git ignores captured memories here, by a line in {record.common}/info/exclude"
         if (record.choice or self._default) == "commit":
             return "captured memories may be committed here, as you chose"
-        return self._as_it_is.get(root.top, "")
+        return self._left_as_is.get(root.top, "")
 
     def notice(self, top: str) -> str:
         """Return the sentence about an added line that was not reported yet, and count it as reported."""
         record = self.unreported.pop(top, None)
         if record is None:
             return ""
-        self._note(self._current(record), is_reported=True)
+        self._change_record(self._newest_record(record), is_reported=True)
         return (
             f"git ignores captured memories in {top} from now on (a line in {record.common}/info/exclude); "
             "to commit them: `forgectl trust --commit` there"
@@ -135,7 +135,7 @@ class CaptureExcluder:
         return notices
 
     async def save(self) -> None:
-        """Record the findings. A failure is repeated later."""
+        """Store the records that changed. A failure is repeated later."""
         for key, record in list(self._fresh.items()):
             try:
                 await self._records.put(record)
@@ -145,11 +145,11 @@ class CaptureExcluder:
             if self._fresh.get(key) is record:
                 del self._fresh[key]
 
-    def _alone(self, top: str, common: str = "") -> threading.Lock:
+    def _lock_of(self, top: str, common: str = "") -> threading.Lock:
         """Return the lock of a repository, so that one that blocks does not delay others."""
         return self._locks.setdefault(common or layout(top).common or top, threading.Lock())
 
-    def _wanted(self, top: str) -> str:
+    def _choice_of(self, top: str) -> str:
         """Return the choice for a repository: its own or the default."""
         record = self._record(top)
         return (record.choice if record is not None else "") or self._default
@@ -157,31 +157,33 @@ class CaptureExcluder:
     def _record(self, top: str) -> Exclude | None:
         """Return the record of a work tree's repository; None if git's side does not name it back."""
         common = layout(top).common
-        return self._current(Exclude(common, identity_of(common))) if common else None
+        return self._newest_record(Exclude(common, identity_of(common))) if common else None
 
-    def _named(self, top: str) -> Exclude:
+    def _require_record(self, top: str) -> Exclude:
+        """Return the record of a work tree's repository. Raises ExcludeError without one."""
         record = self._record(top)
         if record is None:
             raise ExcludeError("the git directory does not name this folder as its work tree")
         return record
 
-    def _current(self, record: Exclude) -> Exclude:
-        """Return the newest record of a repository."""
+    def _newest_record(self, record: Exclude) -> Exclude:
+        """Return the newest record of a repository, which may not be stored yet."""
         return self._fresh.get(record.key) or self._records.of(record.common, record.identity)
 
-    def _all(self) -> tuple[Exclude, ...]:
+    def _all_records(self) -> tuple[Exclude, ...]:
         return tuple((dict(self._records) | self._fresh).values())
 
-    def _note(self, record: Exclude, **changes: str | bool) -> Exclude:
+    def _change_record(self, record: Exclude, **changes: str | bool) -> Exclude:
+        """Change the newest record in memory, for `save`; return it."""
         fresh = msgspec.structs.replace(record, **changes)
         if fresh != record:
             self._fresh[fresh.key] = fresh
         return fresh
 
-    def _add(self, top: str) -> None:
-        """Add the line if it is wanted and missing."""
+    def _try_add_line(self, top: str) -> None:
+        """Add the line if it is missing; record the result, or the problem."""
         try:
-            record = self._named(top)
+            record = self._require_record(top)
             if not is_git_directory(record.common):
                 return  # not a repository for git, which will stage nothing of it
             became = add_line(top, record.common, self._home)
@@ -193,14 +195,14 @@ class CaptureExcluder:
             logger.warning("exclude left alone top=%s reason=%s", top, error)
             return
         self.problems.pop(top, None)
-        self._as_it_is[top] = _AS_IT_IS.get(became, "")
+        self._left_as_is[top] = _AS_IT_IS.get(became, "")
         if became in {"added", "there"}:
-            record = self._note(record, has_line=True)
+            record = self._change_record(record, has_line=True)
             if not record.is_reported:
                 self.unreported[top] = record
 
-    def _taken_out(self, record: Exclude) -> bool:
-        """Remove the line; return True if it is gone."""
+    def _try_remove_line(self, record: Exclude) -> bool:
+        """Remove the line and return True; after a failure note the problem and return False."""
         try:
             if identity_of(record.common) == record.identity:
                 remove_line(record.common)
@@ -212,7 +214,7 @@ class CaptureExcluder:
             )
             return False
         self.problems.pop(record.common, None)
-        self._note(record, has_line=False, is_reported=False)
+        self._change_record(record, has_line=False, is_reported=False)
         for top in [top for top, each in self.unreported.items() if each.key == record.key]:
             del self.unreported[top]
         return True

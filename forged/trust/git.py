@@ -55,7 +55,7 @@ _GUESSED = ("main", "master")
 
 
 class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
-    """Git gave no usable answer."""
+    """Git is missing, failed, or gave no usable answer in time."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
 
 class Git:
-    """The repository whose work tree is at `top`."""
+    """Reader of the git repository whose work tree is at `top`."""
 
     def __init__(self, top: str) -> None:
         self._top = top
@@ -80,7 +80,7 @@ class Git:
         )
 
     @cached_property
-    def _algorithm(self) -> str:
+    def _hash_algorithm(self) -> str:
         return self._run("rev-parse", "--show-object-format").decode().strip()
 
     def branch(self) -> str:
@@ -127,9 +127,9 @@ class Git:
         return blob == self._blob_name(b"")
 
     def _blob_name(self, data: bytes) -> str:
-        return hashlib.new(self._algorithm, b"blob %d\0" % len(data) + data).hexdigest()
+        return hashlib.new(self._hash_algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
-    def known(self, blobs: Iterable[str]) -> frozenset[str]:
+    def existing_objects(self, blobs: Iterable[str]) -> frozenset[str]:
         """Return those of these objects that the repository has."""
         output = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
         lines = (line.split() for line in output.decode().splitlines())
@@ -147,7 +147,7 @@ class Git:
             found.append(output[start : at - 1])
         return tuple(found)
 
-    def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
+    def transformed_paths(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
         """Return those of these paths that git may store in another form than `blob_names` returns.
 
         Attributes of the work tree and of the index are asked. `with_cr` are files with CRLF: where line ends
@@ -195,21 +195,22 @@ class Git:
         return tuple(sorted({found[name][0] for name in wanted if name in found}))
 
     def _refs(self, *patterns: str) -> dict[str, tuple[str, ...]]:
+        """Return the matching refs by name: object, upstream, its remote, and the target if symbolic."""
         output = self._run("for-each-ref", _REFS, *patterns).decode("utf-8", "replace")
         return {name: tuple(rest) for name, *rest in (line.split("\0") for line in output.splitlines())}
 
-    def at(self, tips: Iterable[str]) -> frozenset[str]:
+    def blobs_at(self, tips: Iterable[str]) -> frozenset[str]:
         """Return the blobs of the memory folders in these commits."""
         trees = (self._run("ls-tree", "-r", "-z", tip, "--", *FOLDERS) for tip in tips)
         return frozenset(line.split()[2].decode() for output in trees for line in output.split(b"\0") if line)
 
-    def behind(self, tips: Sequence[str]) -> frozenset[str]:
+    def blobs_behind(self, tips: Sequence[str]) -> frozenset[str]:
         """Return the objects of the memory folders in the whole history of these commits."""
         options = ("--objects", "--full-history", "--missing=allow-any")
         output = self._run("rev-list", *options, *tips, "--", *FOLDERS)
         return frozenset(line.split(b" ", 1)[0].decode() for line in output.splitlines())
 
-    def names(self) -> frozenset[str]:
+    def file_names(self) -> frozenset[str]:
         """Return file names in the memory folders, in the index or any commit that git still keeps.
 
         Commits of every branch, stash and reflog are included.

@@ -62,6 +62,7 @@ def recorded_resolutions(common: str) -> tuple[bytes, ...]:
 
 
 def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
+    """Raise GitFailed for a directory of objects that is missing or cannot be read."""
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -75,6 +76,7 @@ def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
 
 
 def _check_packs(folder: str) -> None:
+    """Raise GitFailed for a pack that cannot be read, or too many."""
     try:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
@@ -89,6 +91,7 @@ def _check_packs(folder: str) -> None:
 
 
 def _alternates(objects: str) -> list[str]:
+    """Return the alternate object directories that one names. Raises GitFailed."""
     path = os.path.join(objects, "info", "alternates")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

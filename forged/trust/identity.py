@@ -39,7 +39,7 @@ class RootIdentity(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> str:
-        """Return the identity for new records."""
+        """Return the identity for new records: that of `.git`, or of the folder without one."""
         return self.git or self.folder
 
 
@@ -116,6 +116,7 @@ def identity_of(path: str) -> str:
 
 
 def _birth_ns(path: str, status: os.stat_result) -> int:
+    """Return the birth time of a file in nanoseconds, 0 if the system does not know it."""
     if not sys.platform.startswith("linux"):
         return int(getattr(status, "st_birthtime", 0) * 1_000_000_000)
     statx, buffer = _statx(), ctypes.create_string_buffer(_STATX_BYTES)

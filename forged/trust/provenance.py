@@ -55,25 +55,26 @@ class UnrecordedFile(msgspec.Struct, frozen=True):
 
 
 _Blobs = dict[UnrecordedFile, tuple[str, ...]]
+_Reasons = dict[UnrecordedFile, str]  # "" for a file that counts
 
 
 class _GitFindings(msgspec.Struct, frozen=True):
-    """Refused files with reasons, and the possible blobs of the others.
+    """Possible blobs of files by bytes and index, and the files refused already, with reasons.
 
     `as_written` and `by_content`: the blobs that a file may be. `sides`: the blobs that git merges there.
     """
 
-    verdicts: dict[UnrecordedFile, str]
+    verdicts: _Reasons
     as_written: _Blobs
     by_content: _Blobs
     sides: _Blobs
 
 
-_Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
+_Ask = Callable[[Sequence[UnrecordedFile]], _Reasons]
 
 
 class AdmissionDecision(msgspec.Struct, frozen=True):
-    """Hashes that count from now on, and the reasons of refused files by path.
+    """Decision on files: hashes accepted from now on, and the reasons of refused files by path.
 
     `may_change`: part of it may differ in a moment. `from_git`: hashes of files that git had.
     """
@@ -89,14 +90,14 @@ class _GitBusy(GitFailed):
 
 
 class Repository:
-    """Provenance of files in one root, cached until its refs or its index change."""
+    """Judge of who brought files into one root; answers are cached until its refs or index change."""
 
     def __init__(self, top: str) -> None:
         self._top = top
         self._git = Git(top)
         self._lock = threading.Lock()
         self._seen: tuple[object, ...] = ()
-        self._verdicts: dict[UnrecordedFile, str] = {}
+        self._verdicts: _Reasons = {}
         self._tips: tuple[str, ...] = ()
         self._at_tips = frozenset[str]()
         self._behind_tips: frozenset[str] | None = None
@@ -126,13 +127,13 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir:
                     return AdmissionDecision(frozenset(each.sha256 for each in rest), refused)
-                ask = partial(self._ask, trusted, git_dir, from_git)
-                verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
+                ask = partial(self._judge_trusted, trusted, git_dir, from_git)
+                verdicts, is_news = self._verdicts_of(trusted, rest, git_dir, ask)
             except (GitFailed, OSError) as error:
-                return _failed(error, refused, rest)
+                return _refuse_all(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, OTHER_BRANCH) - from_git
-        return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
+        theirs = _hashes_judged(verdicts, OTHER_BRANCH) - from_git
+        return AdmissionDecision(_hashes_judged(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
         """Decide on files of a root that was never asked about: content unknown to git is the person's.
@@ -147,30 +148,30 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir or not _belongs_to_us(self._top, git_dir):
                     return AdmissionDecision(refused=refused | {each.path: NOT_ASKED for each in rest})
-                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._ask_unasked, git_dir))
+                verdicts, _ = self._verdicts_of(None, rest, git_dir, partial(self._judge_unasked, git_dir))
             except (GitFailed, OSError) as error:
-                return _failed(error, refused, rest)
+                return _refuse_all(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, FROM_GIT)
-        return AdmissionDecision(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
+        theirs = _hashes_judged(verdicts, FROM_GIT)
+        return AdmissionDecision(_hashes_judged(verdicts, ""), refused, MOVING in refused.values(), theirs)
 
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
-        """Return reasons for files in linked folders, and the other files."""
+        """Return refusals of files in linked folders by path, and the other files."""
         foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
-        linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
+        linked = {each.path: LINKED for each in candidates if self._relative_folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
 
-    def _folder(self, candidate: UnrecordedFile) -> str:
+    def _relative_folder(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(os.path.dirname(candidate.path), self._top)
 
-    def _relative(self, candidate: UnrecordedFile) -> str:
+    def _relative_path(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(candidate.path, self._top)
 
-    def _verdicts_on(
+    def _verdicts_of(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
-    ) -> tuple[dict[UnrecordedFile, str], bool]:
+    ) -> tuple[_Reasons, bool]:
         """Return the reason or "" for each file, cached while git is still, and True if any is new."""
         _check_idle(git_dir)
         seen = (
@@ -187,13 +188,13 @@ class Repository:
         self._verdicts = {each: why for each, why in self._verdicts.items() if why != MOVING}
         return verdicts, bool(fresh)
 
-    def _ask(
+    def _judge_trusted(
         self, trusted: str, git_dir: str, from_git: Hashes, candidates: Sequence[UnrecordedFile]
-    ) -> dict[UnrecordedFile, str]:
+    ) -> _Reasons:
         """Return the reason or "" for each file of a trusted root."""
-        found = self._read(candidates, git_dir)
+        found = self._find_blobs(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
-        merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
+        merged = self._merged_blobs(trusted, {blob for names in blobs.values() for blob in names})
         for each, names in blobs.items():
             verdicts[each] = "" if merged.intersection(names) else OTHER_BRANCH
         doubtful = {
@@ -201,23 +202,22 @@ class Repository:
             for each, names in found.by_content.items()
             if verdicts[each] and each.sha256 not in from_git
         }
-        return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
+        return verdicts | self._edit_verdicts(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
-    def _ask_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+    def _judge_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> _Reasons:
         """Return the reason or "" for each file of a root that was never asked about."""
-        found = self._read(candidates, git_dir)
-        return found.verdicts | self._edits(
-            found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
-        )
+        found = self._find_blobs(candidates, git_dir)
+        blobs = found.as_written | found.by_content
+        return found.verdicts | self._edit_verdicts(blobs, found.sides, git_dir, FROM_GIT)
 
-    def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
+    def _find_blobs(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
         """Find the possible blobs of files: by bytes, and by the index if git wrote or compared them."""
         found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
-        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
-        odd = self._git.with_marker_size([self._relative(each) for each in unmerged])
+        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative_path(each)))]
+        odd = self._git.with_marker_size([self._relative_path(each) for each in unmerged])
         for each in candidates:
-            path = self._relative(each)
+            path = self._relative_path(each)
             entry = entries.get(path)
             if path in odd:
                 found.verdicts[each] = CONFLICT
@@ -233,43 +233,43 @@ class Repository:
         _check_idle(git_dir)
         return found
 
-    def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
-        """Return reachable blobs; the whole history is searched only for blobs that no tip has."""
+    def _merged_blobs(self, trusted: str, wanted: set[str]) -> frozenset[str]:
+        """Return blobs of the trusted branches; all history is searched only for blobs that no tip has."""
         tips = self._git.tips(trusted)
         if tips != self._tips:
-            self._tips, self._at_tips, self._behind_tips = (), self._git.at(tips), None
+            self._tips, self._at_tips, self._behind_tips = (), self._git.blobs_at(tips), None
             self._tips = tips
         if wanted <= self._at_tips or not tips:
             return self._at_tips
         if self._behind_tips is None:
-            self._behind_tips = self._git.behind(tips)
+            self._behind_tips = self._git.blobs_behind(tips)
         return self._at_tips | self._behind_tips
 
-    def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[UnrecordedFile, str]:
+    def _edit_verdicts(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> _Reasons:
         """Return "" for files that a person wrote here, and the reason `theirs` for those of git."""
         if not blobs:
             return {}
         wanted = {blob for names in blobs.values() for blob in names}
-        check_readable(_common(git_dir), wanted)
-        known = self._git.known(wanted)
+        check_readable(_common_dir(git_dir), wanted)
+        known = self._git.existing_objects(wanted)
         verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
-        verdicts |= self._merges([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
-        paths = {each: self._relative(each) for each in blobs if each not in verdicts}
+        verdicts |= self._merges_in([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
+        paths = {each: self._relative_path(each) for each in blobs if each not in verdicts}
         if paths:
             with_cr = {path for each, path in paths.items() if len(blobs[each]) > 1}
-            transformed = self._git.transformed(list(paths.values()), with_cr)
+            transformed = self._git.transformed_paths(list(paths.values()), with_cr)
             verdicts |= {each: FILTERED if path in transformed else "" for each, path in paths.items()}
         return verdicts
 
-    def _merges(
+    def _merges_in(
         self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
-    ) -> dict[UnrecordedFile, str]:
-        """Return files that have only lines which git merges, with the reason."""
+    ) -> _Reasons:
+        """Return the reason for each file that has only lines which git merges."""
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
-        kept = _lines(recorded_resolutions(_common(git_dir)))
-        verdicts: dict[UnrecordedFile, str] = {}
+        kept = _lines(recorded_resolutions(_common_dir(git_dir)))
+        verdicts: _Reasons = {}
         for each in unmerged:
             data = _read_if_unchanged(each)
             if data is None:
@@ -279,11 +279,11 @@ class Repository:
         return verdicts
 
 
-def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
+def _hashes_judged(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 
-def _failed(
+def _refuse_all(
     error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
 ) -> AdmissionDecision:
     """Return a decision that refuses all new files while git gives no answer."""
@@ -342,7 +342,7 @@ def git_directory(top: str) -> str:
 
 def _belongs_to_us(top: str, git_dir: str) -> bool:
     """Return True if all files that configure git are this user's, links included."""
-    common = _common(git_dir)
+    common = _common_dir(git_dir)
     needed = (os.path.join(top, ".git"), git_dir, common, os.path.join(common, "objects"))
     others = [
         os.path.join(place, name) for place in (git_dir, common) for name in ("config", "config.worktree")
@@ -357,7 +357,7 @@ def _belongs_to_us(top: str, git_dir: str) -> bool:
     return owners == {os.geteuid()}
 
 
-def _common(git_dir: str) -> str:
+def _common_dir(git_dir: str) -> str:
     """Return the directory with the objects, refs and config, which linked worktrees share."""
     path = os.path.join(git_dir, "commondir")
     if not os.path.isfile(path):
@@ -380,7 +380,7 @@ def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
 
 def _git_state_paths(git_dir: str) -> Iterable[str]:
     """Yield paths whose change means that git's state changed."""
-    git_dir_of_refs = _common(git_dir)
+    git_dir_of_refs = _common_dir(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
     for kind in ("heads", "remotes"):
@@ -390,7 +390,7 @@ def _git_state_paths(git_dir: str) -> Iterable[str]:
 
 
 def _attribute_paths(top: str, git_dir: str) -> Iterable[str]:
-    yield os.path.join(_common(git_dir), "info", "attributes")
+    yield os.path.join(_common_dir(git_dir), "info", "attributes")
     for folder in ("", ".forge", *FOLDERS):
         yield os.path.join(top, folder, ".gitattributes")
 

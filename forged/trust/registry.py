@@ -33,7 +33,7 @@ Previous = Callable[[Root], Snapshot | None]
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """A root in the form that a person is shown.
+    """Trust state of a root, in the form that a person is shown.
 
     `state` is `trusted`; `own`, if nothing foreign was there at the first look; `unknown`, never asked about;
     `unread`, if the records cannot be read now: nothing is withheld there, and nothing used. `mode`, `branch`
@@ -60,11 +60,11 @@ class TrustRegistry:
         self._admission = admission = Admission(state.trust)
         self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
         # Waits until the records are read, or could not be read.
-        self.opened = state.tried.wait
+        self.wait_until_open = state.tried.wait
         self.excluding = CaptureExcluder(state.excludes, git, home)
 
-    def join(self, rebuild: Rebuild, previous: Previous) -> None:
-        """Connect the maps, which are created later: `rebuild` makes a root's map apply a decision.
+    def connect_maps(self, rebuild: Rebuild, previous: Previous) -> None:
+        """Set callbacks of the maps, which are created later: `rebuild` applies a decision to a root's map.
 
         `previous` returns the last snapshot of a root, so that not all files are read again.
         """
@@ -75,7 +75,7 @@ class TrustRegistry:
         return memory_id in self._records.own(stamp.identity)
 
     async def record_own(self, root: Root, files: Sequence[OwnFile]) -> None:
-        """Record files before they are written, durably on return.
+        """Record files that this daemon is about to write into a root, durably on return.
 
         Raises StoreError, except for the user's own roots, where every file counts.
         """
@@ -90,14 +90,14 @@ class TrustRegistry:
     async def own_files(self, root: Root, memory_ids: Collection[str]) -> Mapping[str, OwnFile]:
         """Return the records of the files that this daemon wrote for these memories, by id."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
-        own = [self._records.own(each) for each in _ways(trust)]
+        own = [self._records.own(each) for each in _identities(trust)]
         found = ((each, next(filter(None, (files.get(each) for files in own)), None)) for each in memory_ids)
         return {memory_id: file for memory_id, file in found if file is not None}
 
     async def ids(self, top: str) -> RootIds:
         """Return a root with the identities under which its files may be recorded."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
-        return RootIds(top, _ways(trust))
+        return RootIds(top, _identities(trust))
 
     async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
         """Return memories whose file git may bring back: from a branch, a stash or a reflog.
@@ -107,13 +107,13 @@ class TrustRegistry:
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
     async def accept_hashes(self, root: Root, hashes: Collection[str]) -> None:
-        """Accept hashes of files that count, now or soon; durable on return. Raises StoreError."""
+        """Accept files of a root with these hashes, written now or soon; durable. Raises StoreError."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         if root.scope is Scope.REPO:
             await self._records.approve(trust.identity, hashes)
 
     async def record_rewrites(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Record the bytes that files of forged are about to have. Raises StoreError."""
+        """Record the new hashes of own files whose links are about to be rewritten. Raises StoreError."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         own = self._records.own(trust.identity)
         known = ((own.get(each.id), each) for each in rewrites)
@@ -126,19 +126,19 @@ class TrustRegistry:
 
     async def exclude_captures(self, root: Root) -> None:
         """Make git ignore forged's files in a root, before a write; raises nothing."""
-        await self.opened()
+        await self.wait_until_open()
         await asyncio.to_thread(self.excluding.keep_out, root)
         await self.excluding.save()
 
     async def remove_unwanted_lines(self) -> None:
-        """Remove exclude lines that the configuration no longer wants, at the start."""
-        await self.opened()
-        await asyncio.to_thread(self.excluding.take_out)
+        """Remove forged's lines from `info/exclude` where the configuration no longer wants them."""
+        await self.wait_until_open()
+        await asyncio.to_thread(self.excluding.remove_lines)
         await self.excluding.save()
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """Return the current files of a root, and the trusted ones. Loads the records first."""
-        await self.opened()
+        """Scan a root; return its snapshot, and the memories that may be used. Waits for the records."""
+        await self.wait_until_open()
         previous = self._previous(root) if self._previous is not None else None
         snapshot = await asyncio.to_thread(scan, root, previous)
         admitted = await asyncio.to_thread(self.admit, root, snapshot)
@@ -151,32 +151,32 @@ class TrustRegistry:
         return tuple(each for _, admitted in looks for each in admitted.withheld)
 
     async def describe(self, top: str) -> KnownRoot:
-        """Return the state of a root, with its withheld files."""
+        """Scan a root and return its trust state, with its withheld files."""
         _, admitted = await self.look(await asyncio.to_thread(repo_root, top))
         trust = await asyncio.to_thread(self._admission.state_of, top)
-        return _described(top, trust, admitted, self._records.doubt)
+        return _known_root(top, trust, admitted, self._records.doubt)
 
     async def status(self, top: str) -> KnownRoot:
-        """Return the state of a root without a look at its files."""
+        """Return the trust state of a root without a look at its files."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
-        return _described(top, trust, Admitted(()), self._records.doubt)
+        return _known_root(top, trust, Admitted(()), self._records.doubt)
 
-    async def known(self) -> tuple[KnownRoot, ...]:
-        """Return every root that was ever seen and still exists."""
-        return tuple([await self.describe(top) for top in await self.seen()])
+    async def known_roots(self) -> tuple[KnownRoot, ...]:
+        """Return the trust state of every root that was ever seen and still exists."""
+        return tuple([await self.describe(top) for top in await self.known_tops()])
 
-    async def seen(self) -> tuple[str, ...]:
-        """Return the tops of all known roots."""
+    async def known_tops(self) -> tuple[str, ...]:
+        """Return the tops of all roots that were ever seen and still exist."""
         tops = sorted({record.top for record in self._records.roots()})
         return await asyncio.to_thread(lambda: tuple(filter(os.path.isdir, tops)))
 
-    async def under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
-        """Return roots with memories below a directory that a person named. Raises WorkspaceError."""
+    async def roots_under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
+        """Return the trust state of roots with memories below a directory. Raises WorkspaceError."""
         tops = await asyncio.to_thread(roots_below, directory, home)
         return tuple([await self.describe(top) for top in tops])
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
-        """Trust a root: its current files, and with `follow` later merges into its branch.
+        """Trust a root with its current files and rebuild its map; `follow` adds merges into its branch.
 
         With `hashes`, only those of its files, as they were shown to the person.
         """
@@ -194,7 +194,7 @@ class TrustRegistry:
             record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch
         )
         await self._records.put_root(trusted, there if hashes is None else there & set(hashes))
-        return await self._in_force(top)
+        return await self._rebuild_map(top)
 
     async def revoke(self, top: str) -> KnownRoot:
         """End the trust in a root; its foreign files are in no map on return."""
@@ -203,28 +203,29 @@ class TrustRegistry:
         for record in self._records.roots(top):
             if record.trusted_at or record.identity == trust.identity:
                 await self._records.revoke(record)
-        return await self._in_force(top)
+        return await self._rebuild_map(top)
 
     async def approve(self, top: str, hashes: Collection[str]) -> KnownRoot:
-        """Accept single files of a root, trusted or not."""
+        """Accept single files of a root, trusted or not, by hash; they are in its map on return."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
         await self._records.approve(trust.identity, hashes)
-        return await self._in_force(top)
+        return await self._rebuild_map(top)
 
-    async def _in_force(self, top: str) -> KnownRoot:
-        """Rebuild the map of a root; return the new state."""
+    async def _rebuild_map(self, top: str) -> KnownRoot:
+        """Rebuild the map of a root; return its new trust state."""
         if self._rebuild is not None:
             await self._rebuild(top)
         return await self.describe(top)
 
     def _tracked(self, root: Root, memory_ids: frozenset[str]) -> frozenset[str]:
+        """Return those of these memories whose file git may bring back; all if git cannot be asked."""
         if not memory_ids or root.in_git or not _lies_in_git(root.top):
             return frozenset()
         record = self._admission.state_of(root.top).record
         if record is None or not (record.trusted_at or record.born_empty):
             return memory_ids
         try:
-            names = Git(root.top).names()
+            names = Git(root.top).file_names()
         except GitFailed:
             return memory_ids
         stems = {each.removesuffix(".md") for each in names}
@@ -234,17 +235,17 @@ class TrustRegistry:
 
 
 def _lies_in_git(top: str) -> bool:
-    """Return True if a top is a directory of git's own."""
+    """Return True if a folder or one above it has a `.git`."""
     return any(os.path.lexists(os.path.join(each, ".git")) for each in upwards(top))
 
 
-def _ways(trust: TrustState) -> tuple[str, ...]:
-    """Return the identities of a root."""
+def _identities(trust: TrustState) -> tuple[str, ...]:
+    """Return all identities of a root, the one of its record first."""
     return tuple(dict.fromkeys(filter(None, (trust.identity, *trust.identities))))
 
 
-def _described(top: str, trust: TrustState, admitted: Admitted, doubt: str) -> KnownRoot:
-    """Return a root in the form that a person is shown."""
+def _known_root(top: str, trust: TrustState, admitted: Admitted, doubt: str) -> KnownRoot:
+    """Return the trust state of a root in the form that a person is shown."""
     record = trust.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:

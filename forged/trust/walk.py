@@ -22,11 +22,12 @@ def roots_below(directory: str, home: str) -> tuple[str, ...]:
     """Return tops of repositories and folders with memory files, sorted by path."""
     if not os.path.isabs(directory) or not os.path.isdir(directory):
         raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
-    found = (_top(place, home) for place in _places(os.path.realpath(directory)) if _has_memories(place))
+    found = (_root_top(place, home) for place in _walk(os.path.realpath(directory)) if _has_memories(place))
     return tuple(sorted({top for top in found if top}))
 
 
-def _places(directory: str) -> Iterator[str]:
+def _walk(directory: str) -> Iterator[str]:
+    """Yield a directory and those below it, within the limits."""
     deadline = time.monotonic() + _LIMIT_S
     waiting, seen = [(directory, 0)], 0
     while waiting and seen < _MOST and time.monotonic() < deadline:
@@ -34,10 +35,10 @@ def _places(directory: str) -> Iterator[str]:
         seen += 1
         yield place
         if depth < _DEPTH:
-            waiting += [(below, depth + 1) for below in _below(place)]
+            waiting += [(below, depth + 1) for below in _subfolders(place)]
 
 
-def _below(place: str) -> list[str]:
+def _subfolders(place: str) -> list[str]:
     try:
         with os.scandir(place) as entries:
             return [each.path for each in entries if each.name not in _NEVER and _is_folder(each)]
@@ -53,6 +54,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _has_memories(place: str) -> bool:
+    """Return True if a directory has memory files in one of its memory folders."""
     for folder in repo_root(place).folders:
         try:
             if any(name.endswith(".md") for name in os.listdir(os.path.join(place, folder))):
@@ -62,8 +64,8 @@ def _has_memories(place: str) -> bool:
     return False
 
 
-def _top(place: str, home: str) -> str:
-    """Return the place itself if it is a root, else "": files deep in a repository are not its memory."""
+def _root_top(place: str, home: str) -> str:
+    """Return the directory if it is the top of a root, else "": memory files deeper down do not count."""
     try:
         roots = resolve(place, home)
     except WorkspaceError:

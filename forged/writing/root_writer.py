@@ -153,7 +153,7 @@ class RootWriter:
                 is_done = draft.is_settled and there.id == memory.id  # the same request in the same batch
                 answer = plan.written(there, self._ledger.path_of(there.id), existed=not is_done)
                 return msgspec.structs.replace(plan, answer=answer)
-            data = draft.data or self._store.checked(memory)
+            data = draft.data or self._store.checked_bytes(memory)
         except StoreError as error:
             return WritePlan(draft, draft.memory, answer=error)
         self._ledger.add(memory)
@@ -347,7 +347,7 @@ class NewFiles:
         if self._contents:
             try:
                 with atomic.explained(f"cannot write to {os.path.dirname(next(iter(self._contents)))}"):
-                    opened = self._stack.enter_context(self._store.opened_to_write())
+                    opened = self._stack.enter_context(self._store.open_to_write())
                     self._directory, self._owner = opened
             except StoreError as error:
                 self.failed = dict.fromkeys(self._contents, error)
@@ -431,7 +431,7 @@ class RootContents:
 
     def update(self) -> bool:
         """Bring the look-ups up to date with the disk; return False if only own files had changed."""
-        names = self._arrivals.taken(frozenset(self._wrote))
+        names = self._arrivals.take(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp
         self.stamp = stamp

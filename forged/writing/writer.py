@@ -243,7 +243,7 @@ class Writer:
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
         """Write all waiting requests of one root, and mark it: they become visible together."""
         index, writer = waiting[0][0], self._queues[waiting[0][0]].writer
-        await self._trust.opened()
+        await self._trust.wait_until_open()
         async with self._lock(index.root):
             answers = await asyncio.to_thread(writer.write, [draft for _, draft in waiting])
         if writer.looked:

@@ -216,7 +216,7 @@ class Capture:
 
     async def start(self) -> None:
         self.begin()
-        await self.daemon_state.opened()
+        await self.daemon_state.wait_until_open()
         await turns(3)
 
     async def stop(self) -> None:
@@ -338,7 +338,7 @@ class Capture:
         if self._is_closed:
             with contextlib.closing(connect(self.disk.path)) as connection:
                 return sorted(read(connection))
-        return sorted(self.disk._thread.submit(lambda: read(self.disk._opened())).result())
+        return sorted(self.disk._thread.submit(lambda: read(self.disk._require_open())).result())
 
     async def bytes_on_disk(self) -> bytes:
         """All of the state directory, once what was removed has been erased."""

@@ -43,7 +43,7 @@ class Scene:
         self.state = state
         self.trust = TrustRegistry(state)
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
-        self.trust.join(self.indexer.refresh, self.indexer.snapshot)
+        self.trust.connect_maps(self.indexer.refresh, self.indexer.snapshot)
         self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
         self.committer = Committer(self.indexer, self.writer, state)
 

@@ -68,7 +68,7 @@ async def killed_thrice(one: Capture, event: Event) -> Event:
 
 async def buried(one: Capture, event: Event, *documents) -> Event:
     if documents:
-        one.events.decided(event.id, documents)
+        one.events.set_decision(event.id, documents)
     await one.events.give_up(event, "it was in the way")
     return event
 
@@ -793,7 +793,7 @@ async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
         one.task.cancel()
         assert (await accepting).word == "rejected"  # nobody knows yet what is paused
 
-    await one.daemon_state.opened()
+    await one.daemon_state.wait_until_open()
     await one.stop()
     assert one.rows() == []
 
@@ -807,7 +807,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
         one.begin()
         await turns()
         accepting = asyncio.create_task(accept(one.pipeline, new))
-    await one.daemon_state.opened()
+    await one.daemon_state.wait_until_open()
     one.task.cancel()
     assert (await accepting).word == "accepted"
 

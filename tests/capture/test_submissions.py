@@ -210,7 +210,7 @@ async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
         assert (await again.pipeline.submit(second)).word == "durable"
         assert waiting(again) == [["a", "b"]]
         kept = again.daemon_state.parts
-        assert (kept.done("e1"), kept.of("e1"), kept.bytes) == (1, {}, 0)
+        assert (kept.finished_slices("e1"), kept.of("e1"), kept.bytes) == (1, {}, 0)
 
 
 async def test_a_turn_in_parts_adds_what_is_new(one):
@@ -224,7 +224,7 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
 
     async with captured(one.top, model=True, batch_turns=4) as again:
         assert waiting(again) == [["a", "b", "x", "c"]]
-        assert (again.daemon_state.parts.done("e1"), again.daemon_state.parts.of("e1")) == (1, {})
+        assert (again.daemon_state.parts.finished_slices("e1"), again.daemon_state.parts.of("e1")) == (1, {})
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ OLD = ("use tabs", "noted", "use ruff", "fine")
 async def forgets(one: Capture) -> float:
     """Something is forgotten; when that was."""
     await one.pipeline._state.forgotten.add(one.repo.top, ["use tabs"])
-    return one.pipeline._state.forgotten.newest
+    return one.pipeline._state.forgotten.newest_at
 
 
 @pytest.mark.parametrize("kind", ["turn", "compaction", "session_end", "explicit"])

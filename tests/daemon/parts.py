@@ -81,7 +81,7 @@ class Parts:
         self.state = State(str(self.folder), self.governor)
         self.trust = TrustRegistry(self.state)
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
-        self.trust.join(self.indexer.refresh, self.indexer.snapshot)
+        self.trust.connect_maps(self.indexer.refresh, self.indexer.snapshot)
         self.retriever = Retriever(
             replace(
                 config,
@@ -237,7 +237,7 @@ async def assembled(
     embedding = asyncio.gather(*(queue.run() for queue in parts.indexer.queues))
     try:
         if opens:
-            await parts.state.opened()
+            await parts.state.wait_until_open()
         yield parts
     finally:
         if parts.keeping is not None:

@@ -10,11 +10,11 @@ from forged.files import directory_events
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> directory_events._Kernel:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> directory_events._SharedInotify:
     """An instance that roots of other tests neither share, nor give back while this test counts."""
-    if directory_events.instances_held():
+    if directory_events.count_inotify_instances():
         gc.collect()
-    own = directory_events._Kernel()
+    own = directory_events._SharedInotify()
     for name, value in (
         ("_KERNEL", own),
         ("drop_lost_watches", own.drop_lost_watches),

@@ -28,7 +28,7 @@ def folder(tmp_path):
 def watched(folder):
     """Arrivals after their first look, as only what is new is told then."""
     found = DirectoryEvents((str(folder), str(folder.with_name("memories"))))
-    assert found.taken() is None
+    assert found.take() is None
     return found
 
 
@@ -41,7 +41,7 @@ def test_whatever_happens_to_a_file_is_reported_as_soon_as_it_has_happened(folde
     if event != "new":
         path.write_text("old")
     watched = DirectoryEvents((str(folder),))
-    watched.taken()
+    watched.take()
 
     match event:
         case "renamed over":
@@ -59,8 +59,8 @@ def test_whatever_happens_to_a_file_is_reported_as_soon_as_it_has_happened(folde
         case _:
             path.write_text("new")
 
-    assert watched.taken() == {str(path)}
-    assert watched.taken() == frozenset()
+    assert watched.take() == {str(path)}
+    assert watched.take() == frozenset()
 
 
 @needs_inotify
@@ -75,7 +75,7 @@ def test_the_own_files_are_not_reported_but_for_what_others_do_to_them(watched, 
     (folder / "b.md").write_text("an editor's")
     own = frozenset(str(folder / name) for name in ("a.md", "b.md"))
 
-    assert watched.taken(own) == {str(folder / "b.md")}
+    assert watched.take(own) == {str(folder / "b.md")}
 
 
 @needs_inotify
@@ -89,8 +89,8 @@ def test_a_folder_that_comes_or_goes_has_to_be_looked_at(watched, folder, tmp_pa
     else:
         shutil.rmtree(folder)
 
-    assert watched.taken() is None
-    assert watched.taken() == frozenset()
+    assert watched.take() is None
+    assert watched.take() == frozenset()
 
 
 @needs_inotify
@@ -98,7 +98,7 @@ def test_more_events_than_the_kernel_keeps_are_a_look_at_everything(watched, fol
     """For another root too, of which the kernel may have dropped events."""
     (tmp_path / "other").mkdir()
     other = DirectoryEvents((str(tmp_path / "other"),))
-    assert other.taken() is None
+    assert other.take() is None
     with open("/proc/sys/fs/inotify/max_queued_events") as file:
         most = int(file.read())
     paths = (folder / "a.md", folder / "b.md")  # an event that is like the one before is not kept
@@ -108,9 +108,9 @@ def test_more_events_than_the_kernel_keeps_are_a_look_at_everything(watched, fol
         paths[number % 2].chmod(0o600)
 
     for each in (watched, other):
-        assert each.taken() is None
-        assert each.taken() is None
-        assert each.taken() == frozenset()
+        assert each.take() is None
+        assert each.take() is None
+        assert each.take() == frozenset()
 
 
 @pytest.mark.parametrize("lacking", ["inotify", "a local disk"])
@@ -121,7 +121,7 @@ def test_where_no_one_knows_everything_is_looked_at(folder, monkeypatch, lacking
         monkeypatch.setattr(directory_events, "_LOCAL", {0x6969})
     found = DirectoryEvents((str(folder),))
 
-    assert [found.taken(), found.taken()] == [None, None]
+    assert [found.take(), found.take()] == [None, None]
 
 
 # --- one instance for all -------------------------------------------------------------------------------
@@ -129,24 +129,24 @@ def test_where_no_one_knows_everything_is_looked_at(folder, monkeypatch, lacking
 
 @needs_inotify
 def test_hundreds_of_roots_share_one_instance_and_give_it_back(tmp_path):
-    before = directory_events.instances_held()
+    before = directory_events.count_inotify_instances()
     folders = [tmp_path / str(number) for number in range(300)]
     for folder in folders:
         folder.mkdir()
     every = [DirectoryEvents((str(folder),)) for folder in folders]
     for each in every:
-        assert each.taken() is None
-    assert directory_events.instances_held() == before + 1
+        assert each.take() is None
+    assert directory_events.count_inotify_instances() == before + 1
     (folders[7] / "a.md").write_text("x")
-    reported = [each.taken() for each in every]
+    reported = [each.take() for each in every]
     assert [number for number, paths in enumerate(reported) if paths] == [7]
     for folder in folders:
         shutil.rmtree(folder)
     directory_events.drop_lost_watches()
-    assert directory_events.instances_held() == before
-    assert every[0].taken() is None
+    assert directory_events.count_inotify_instances() == before
+    assert every[0].take() is None
     del every, each
-    assert directory_events.instances_held() == before
+    assert directory_events.count_inotify_instances() == before
 
 
 @needs_inotify
@@ -154,7 +154,7 @@ def test_what_is_given_up_in_the_midst_of_another_call_is_given_back_after_it(fo
     """A collection may run the end of `DirectoryEvents` in any thread at any moment, this one included."""
     kept, gone = DirectoryEvents((str(folder),)), [DirectoryEvents((str(folder.with_name("memories")),))]
     folder.with_name("memories").mkdir()
-    assert (kept.taken(), gone[0].taken()) == (None, None)
+    assert (kept.take(), gone[0].take()) == (None, None)
     dispatch = kernel._dispatch
 
     def with_a_collection():
@@ -162,7 +162,7 @@ def test_what_is_given_up_in_the_midst_of_another_call_is_given_back_after_it(fo
         dispatch()
 
     monkeypatch.setattr(kernel, "_dispatch", with_a_collection)
-    assert kept.taken() == frozenset()
+    assert kept.take() == frozenset()
     assert len(kernel._waiting) == 1
 
 
@@ -202,20 +202,20 @@ def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, 
             if str(folder) in each._folders and due[number] is not None:
                 due[number] = None if None in changed else due[number] | changed
         if step == "overflow":
-            with directory_events._KERNEL._held():
+            with directory_events._KERNEL._locked():
                 for waiting in directory_events._KERNEL._waiting.values():
                     for pending in waiting:
-                        directory_events._lose(pending)
+                        directory_events._mark_lost(pending)
             due = [None] * 4
         elif step in ("leave", "join"):
             everybody[who], due[who] = DirectoryEvents(everybody[who]._folders), None
         elif step == "take":
-            reported = everybody[who].taken()
+            reported = everybody[who].take()
             if due[who] is None:
                 assert reported is None
             else:
                 assert reported is None or reported >= due[who]
             due[who] = set() if everybody[who]._places is not None else None
     for number, each in enumerate(everybody):
-        reported = each.taken()
+        reported = each.take()
         assert reported is None or (due[number] is not None and reported >= due[number])

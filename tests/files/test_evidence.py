@@ -18,7 +18,7 @@ def standing_on(*evidence: Evidence) -> tuple[Memory, ...]:
 
 
 def stale(grounds: EvidenceChecker, memories: tuple[Memory, ...], *, afresh: bool = True) -> tuple[str, ...]:
-    return grounds.shown(memories, afresh=afresh, pause=lambda: None)[0].stale
+    return grounds.with_stale(memories, afresh=afresh, pause=lambda: None)[0].stale
 
 
 def test_a_file_that_changes_or_goes_makes_a_memory_stale_until_it_is_back(tmp_path):
@@ -28,7 +28,7 @@ def test_a_file_that_changes_or_goes_makes_a_memory_stale_until_it_is_back(tmp_p
     memories = standing_on(with_hash(str(tmp_path), evidence_named("src/a.py")))
     grounds = EvidenceChecker(str(tmp_path))
 
-    assert grounds.shown(memories, afresh=True, pause=lambda: None) == memories
+    assert grounds.with_stale(memories, afresh=True, pause=lambda: None) == memories
     file.write_text("two\n")
     assert stale(grounds, memories) == ("src/a.py",)
     file.unlink()
@@ -54,12 +54,12 @@ def test_what_was_looked_at_is_read_again_only_when_it_was_touched(tmp_path, mon
     file.write_text("one")
     memories = standing_on(with_hash(str(tmp_path), Evidence("a.py")))
     grounds = EvidenceChecker(str(tmp_path))
-    first = grounds.shown(memories, afresh=True, pause=lambda: None)
+    first = grounds.with_stale(memories, afresh=True, pause=lambda: None)
     monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("read although nothing changed"))
 
     assert stale(grounds, memories) == ()
     monkeypatch.setattr(os, "open", lambda *_, **__: pytest.fail("looked at between two scans"))
-    assert grounds.shown(memories, afresh=False, pause=lambda: None)[0] is first[0]
+    assert grounds.with_stale(memories, afresh=False, pause=lambda: None)[0] is first[0]
 
 
 OUTSIDE = [

@@ -235,7 +235,7 @@ def test_cues_and_evidence_as_people_write_them():
 def test_cues_beyond_those_that_count_stay_in_the_file_and_are_reported():
     reading = frontmatter.read((b"---\ncues: [a, b, c, d, e, f]\n---\nx"), "repo", "mem_1")
 
-    assert reading.memory.counting_cues == ("a", "b", "c", "d", "e")
+    assert reading.memory.search_cues == ("a", "b", "c", "d", "e")
     assert frontmatter.parse(frontmatter.render(reading.memory), "repo", "mem_1").cues[-1] == "f"
     assert reading.notes == ("it has 6 cues; only the first 5 are used",)
 

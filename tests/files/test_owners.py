@@ -14,7 +14,7 @@ import pytest
 from forged.cli.configuration import _write_new
 from forged.cli.exporting import _write_text
 from forged.cli.ui.verb import _write_page
-from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
+from forged.files import MemoryStore, Root, atomic, make_org_root, root_of_agent, root_owned_files, scan
 from forged.importing import export, read_root
 from forged.memory import Scope
 from tests.data.memories import memory
@@ -90,7 +90,7 @@ def _agent(top: Path) -> None:
 
 
 def _org(top: Path) -> None:
-    MemoryStore(made_org_root(str(top))).write(memory("mem_a", "text"))
+    MemoryStore(make_org_root(str(top))).write(memory("mem_a", "text"))
 
 
 def _exports(top: Path) -> None:

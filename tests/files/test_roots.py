@@ -186,7 +186,7 @@ def test_worktree_shares_a_store_with_its_own_owner_only(tmp_path, home, strange
 def test_core_is_read_as_git_reads_it(tmp_path, line, value):
     (tmp_path / "config").write_text(f"[user]\n\tworktree = /x\n[CORE]\n\t{line}\n[other]\nworktree = /y\n")
 
-    assert git_layout._core(str(tmp_path)) == {"worktree": value}
+    assert git_layout._core_config(str(tmp_path)) == {"worktree": value}
 
 
 def test_fifo_named_git_neither_blocks_nor_counts(tmp_path, home):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forged.files import watcher as looking
-from forged.files.directory_events import DirectoryEvents, refusal, unwatched_reason
+from forged.files.directory_events import DirectoryEvents, unwatched_reason, watch_refusal
 from forged.files.roots import Root
 from forged.files.watcher import Watcher
 from forged.memory import Scope
@@ -58,8 +58,8 @@ async def _watch_where_nothing_is_left(limit: str, folder: Path) -> None:
         os.makedirs(each)
     looks, arrivals = list[int](), DirectoryEvents(root.directories)
     word = f"fs.inotify.{limit.replace('inotify', 'user')}"
-    assert word in refusal(root.directories)
-    assert [arrivals.taken(), arrivals.taken()] == [None, None]
+    assert word in watch_refusal(root.directories)
+    assert [arrivals.take(), arrivals.take()] == [None, None]
     assert word in unwatched_reason(root.directories)
 
     reported = asyncio.Event()
@@ -70,13 +70,13 @@ async def _watch_where_nothing_is_left(limit: str, folder: Path) -> None:
 
     watcher = Watcher(on_change)
     watcher.set_roots([root])
-    pauses, failed = list[float](), watcher._failed
+    pauses, failed = list[float](), watcher._handle_failure
 
     def noted(error: Exception, pause_s: float) -> float:
         pauses.append(failed(error, pause_s))
         return pauses[-1]
 
-    watcher._failed = noted  # type: ignore[method-assign]
+    watcher._handle_failure = noted  # type: ignore[method-assign]
     running = asyncio.create_task(watcher.run())
     async with asyncio.timeout(PATIENCE_S):
         while len(looks) < 3:
@@ -90,8 +90,8 @@ async def _watch_where_nothing_is_left(limit: str, folder: Path) -> None:
         while watcher.state != "inotify":
             reported.clear()
             await reported.wait()
-    assert refusal(root.directories) == ""
-    assert [arrivals.taken(), arrivals.taken()] == [None, frozenset()]
+    assert watch_refusal(root.directories) == ""
+    assert [arrivals.take(), arrivals.take()] == [None, frozenset()]
     assert unwatched_reason(root.directories) == ""
     running.cancel()
     await asyncio.wait([running])

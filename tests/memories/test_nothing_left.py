@@ -101,7 +101,7 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
     )
     key = SetKey("a", f"of {top}{len(memory_id)}", (top,))
     state.injected_sets.put(key, InjectedSet("t", 4e9, entries=entries))
-    state.injected_sets.used(top, memory_id)
+    state.injected_sets.count_use(top, memory_id)
     state.accesses.hit([(top, memory_id)])
     state.capture_log.add(
         memory_id,
@@ -228,7 +228,7 @@ async def test_no_byte_of_a_memory_that_is_gone_is_in_the_state(home, repo, goes
         await parts.state._save()
         aside = parts.folder / "state.db.damaged-20260101"
         aside.write_text("The walrus says 2.")
-        await parts.state._keep_copy()
+        await parts.state._copy_daily()
         needles = (f"{repo}\n{GONE}".encode(), b"walrus says 2", b"Acme no. 2")
         before = _files_of(parts)
         assert {"state.db", "state.db-wal", "state.copy", aside.name} <= before.keys()

@@ -223,7 +223,11 @@ def _killing(database: Database, at: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(database, "run", counted)
-        for owner, name in ((MemoryStore, "_move"), (MemoryStore, "_erase"), (MemoryStore, "put_back")):
+        for owner, name in (
+            (MemoryStore, "_move_file"),
+            (MemoryStore, "_erase_file"),
+            (MemoryStore, "put_back"),
+        ):
             patched.setattr(owner, name, step(getattr(owner, name)))
         patched.setattr(trash, "_remove_entry", step(trash._remove_entry))
         yield

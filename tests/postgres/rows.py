@@ -96,7 +96,7 @@ async def running(
     )
     tasks = [asyncio.create_task(state.run()), asyncio.create_task(shared.run())]
     try:
-        await state.opened()
+        await state.wait_until_open()
         yield shared
     finally:
         for task in reversed(tasks):

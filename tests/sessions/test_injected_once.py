@@ -78,7 +78,7 @@ class Life:
 
     async def _start(self) -> None:
         self.parts: Parts = await self._life.enter_async_context(assembled(self.home, config=CONFIG))
-        self._left = self.parts.state.events.left()
+        self._left = self.parts.state.events.take_restored()
         for name in REPOS:
             await self.parts.loaded(self.folder / name)
 

@@ -169,7 +169,7 @@ async def test_a_set_that_was_put_before_the_file_was_open_counts_once_it_is(tmp
     await Story(early).asks("2", (TWO,))
     early.tried.clear()
     opening = asyncio.create_task(early.run())
-    await early.opened()
+    await early.wait_until_open()
     assert new(await Story(early).asks("3")) == ["mem_one"]
     opening.cancel()
     await early.close()

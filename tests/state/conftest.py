@@ -50,7 +50,7 @@ async def opened(directory: Path, governor: Governor | None = None) -> AsyncIter
     state = State(str(directory), governor or a_governor())
     keeping = asyncio.create_task(state.run())
     try:
-        await state.opened()
+        await state.wait_until_open()
         yield state
     finally:
         keeping.cancel()

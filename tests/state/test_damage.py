@@ -78,7 +78,7 @@ async def filled(directory: Path) -> None:
     async with opened(directory, governor) as state:
         await state.events.put_all([event(number, f"waits {number} " + "x" * 900) for number in range(1, 13)])
         for number in (1, 2):
-            state.events.decided(event(number).id, documents(f"decided {number}"))
+            state.events.set_decision(event(number).id, documents(f"decided {number}"))
             await state.events.journal(event(number).id)
         for number in range(20, 26):
             await state.events.give_up(event(number, f"dead {number} " + "x" * 900), "no")
@@ -102,13 +102,13 @@ async def filled(directory: Path) -> None:
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         key = SetKey("agent", "told-session", (TOP,))
         state.injected_sets.put(key, InjectedSet("0123abcd", 1.0))
-        state.injected_sets.used(TOP, "mem_used7")
+        state.injected_sets.count_use(TOP, "mem_used7")
         await state.to_review.add(proposals())
         state.capture_log.add(
             "mem_logged7", CaptureLogEntry(at=time.time(), text="logged", memory_id="mem_logged7")
         )
         state.egress.add(EgressRecord("models.example", "build", calls=3, texts=5, characters=70))
-        state.agents.saw("agent-of-a-hook", "Stop")
+        state.agents.record_event("agent-of-a-hook", "Stop")
         state.injections.add(
             InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
         )
@@ -120,11 +120,11 @@ async def filled(directory: Path) -> None:
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
-        await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
+        await state._database.commit(state.absences.absence_change(TOP, ["mem_absent7"], "2026-01-01"))
         look = RootListing(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
-        await state.removal.noticed(look, ["mem_1"])
+        await state.removal.count_absences(look, ["mem_1"])
     async with opened(directory) as state:
-        await state._keep_copy()
+        await state._copy_daily()
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
     damaged = (directory / "state.db").read_bytes()
     governor = a_governor()
     async with opened(directory, governor) as state:
-        waiting = {item.id: item for item in state.events.left()}
+        waiting = {item.id: item for item in state.events.take_restored()}
         dead = {item.event.id: item for item in await state.events.dead()}
         lost = {"events": event(5).id, "dead": event(22).id}.get(table)
         whole = {**waiting, **{event_id: item.event for event_id, item in dead.items()}}
@@ -259,7 +259,7 @@ async def test_file_that_is_damaged_as_a_whole_is_survived(directory, what):
         assert await state.events.put(event(99))
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         if what in ("header", "schema"):
-            assert len(state.events.left()) == 12
+            assert len(state.events.take_restored()) == 12
 
 
 @pytest.mark.long
@@ -275,7 +275,7 @@ async def test_every_page_may_be_lost(directory, tmp_path):
         async with opened(place) as state:
             assert not state.problem
             assert state.pauses.doubt
-            found.append((len(state.events.left()), state.events.dead_count))
+            found.append((len(state.events.take_restored()), state.events.dead_count))
         async with opened(place) as state:
             assert not state.problem
 
@@ -313,7 +313,7 @@ async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
     flip(directory, a_byte_of(directory, "meta"))
     async with opened(directory) as state:
         assert b"waits 5" in b"".join(path.read_bytes() for path in directory.glob("*.damaged-*"))
-        for item in state.events.left():
+        for item in state.events.take_restored():
             await state.events.remove(item.id)
         await state.erase_traces()
         assert b"waits 5" not in raw(directory)
@@ -327,7 +327,7 @@ async def test_file_of_a_newer_forged_stays_as_it_is_and_nothing_is_injected(dir
     async with opened(directory) as state:
         assert f"a newer forged has written it (format {FORMAT + 1})" in state.problem
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
-        assert state.events.left() == ()
+        assert state.events.take_restored() == ()
 
     assert (directory / "state.db").read_bytes() == before
     assert list(directory.glob("*.damaged-*")) == []
@@ -374,14 +374,14 @@ async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_
             assert f"it is {aside} now, with rows in it: 1 of dead, 2 of events, 1 of pauses;" in warning
             assert state.pauses.reason(("/srv/any",)) == warning
             assert "`forgectl resume --all` ends that" in warning
-            assert (state.pauses.listed(), state.events.left()) == ((), ())
+            assert (state.pauses.listed(), state.events.take_restored()) == ((), ())
             await state.trust.put_root(TRUSTED)
             assert state.trust.roots() == ()
             assert await state.unexpected_files() == ()
     async with opened(older) as state:
         await state.pauses.set(None, False)
         assert (state.pauses.reason(()), state.warnings, state.trust.roots()) == ("", (), (TRUSTED,))
-        await state._keep_copy()
+        await state._copy_daily()
         assert aside.exists()
         await state.erase_traces()
     assert b"walrus" not in raw(older)
@@ -400,7 +400,7 @@ async def test_damaged_file_of_an_older_format_gives_no_row_to_the_new_one(older
     flip(older, (older / "state.db").read_bytes().rfind(b"version") + 3)
     async with opened(older) as state:
         assert state.pauses.reason(()).startswith(DOUBT)
-        assert (state.events.left(), state.pauses.listed()) == ((), ())
+        assert (state.events.take_restored(), state.pauses.listed()) == ((), ())
 
 
 async def test_setting_aside_that_is_killed_is_finished_by_the_next_start(older, tmp_path):
@@ -447,7 +447,7 @@ async def test_mending_that_is_killed_is_finished_by_the_next_start(directory, t
         async with opened(place) as state:
             assert not state.problem
             assert state.pauses.reason(()).startswith(DOUBT)
-            assert (len(state.events.left()), len(await state.events.dead())) == (11, 7)
+            assert (len(state.events.take_restored()), len(await state.events.dead())) == (11, 7)
     assert {"rename", "unlink"} <= set(left.values())
 
 

@@ -30,7 +30,7 @@ async def left(directory: Path) -> tuple[list[Event], list[Event]]:
     async with opened(directory) as state:
         assert not state.problem
         assert not state.warnings
-        return list(state.events.left()), [item.event for item in await state.events.dead()]
+        return list(state.events.take_restored()), [item.event for item in await state.events.dead()]
 
 
 # --- events that wait -----------------------------------------------------------------------------------
@@ -67,14 +67,14 @@ async def test_event_that_could_not_be_read_back_is_refused_and_nothing_of_it_is
 
 
 async def decide(state: State, number: int = 1) -> None:
-    state.events.decided(event(number).id, documents())
+    state.events.set_decision(event(number).id, documents())
     await state.events.journal(event(number).id)
 
 
 async def test_what_was_decided_is_the_same_after_a_restart_and_known_before_it_is_durable(directory):
     async with opened(directory) as state:
         await state.events.put(event())
-        state.events.decided(event().id, documents())
+        state.events.set_decision(event().id, documents())
         assert state.events.documents(event().id) == documents()
         assert not state.events.is_journalled(event().id)
         await state.events.journal(event().id)
@@ -84,7 +84,7 @@ async def test_what_was_decided_is_the_same_after_a_restart_and_known_before_it_
         for number in (1, 2):
             assert state.events.documents(event(number).id) == documents()
             assert state.events.is_journalled(event(number).id)
-        waiting = [(item.id, bool(item.window)) for item in state.events.left()]
+        waiting = [(item.id, bool(item.window)) for item in state.events.take_restored()]
         assert waiting == [(event(1).id, True), (event(2).id, False)]
 
 
@@ -111,7 +111,7 @@ async def test_event_that_was_given_up_is_dead_with_all_that_is_known_and_waits_
 async def test_revived_event_waits_again_with_what_was_decided(directory, decided):
     async with opened(directory) as state:
         if decided:
-            state.events.decided(event().id, decided)
+            state.events.set_decision(event().id, decided)
         await state.events.give_up(event(), "no")
         assert [await state.events.revive(event().id) for _ in range(2)] == [event(), None]
         assert state.events.documents(event().id) == decided
@@ -138,7 +138,7 @@ async def test_sentences_leave_dead_events_for_what_was_said_and_for_what_was_de
     """An event of which nothing is left is gone."""
     alone = msgspec.structs.replace(event(1), window=(Utterance("user", "the harbour"),))
     await state.events.give_up(alone, "no")
-    state.events.decided(event(2).id, documents("The harbour opens."))
+    state.events.set_decision(event(2).id, documents("The harbour opens."))
     await state.events.give_up(event(2, "boats"), "no")
     await state.events.give_up(event(3, "trains"), "no")
     await state.events.give_up(event(4, "Boats float. The, harbour!  Trains run."), "no")
@@ -157,7 +157,7 @@ async def test_sentences_leave_dead_events_for_what_was_said_and_for_what_was_de
 async def test_what_is_left_of_a_waiting_event_takes_its_place_on_disk_with_what_was_decided(directory):
     async with opened(directory) as state:
         await state.events.put(event(1, "Boats float. The harbour opens."))
-        state.events.decided(event(1).id, documents("The harbour opens. Boats float."))
+        state.events.set_decision(event(1).id, documents("The harbour opens. Boats float."))
         await state.events.journal(event(1).id)
         found = event(1, "Boats float. The harbour opens.")
         left = cut(found, state.events.documents(found.id), [words_of("harbour opens")])
@@ -167,7 +167,7 @@ async def test_what_is_left_of_a_waiting_event_takes_its_place_on_disk_with_what
         assert (left.sentences, left.is_empty) == (3, False)
 
     async with opened(directory) as state:
-        assert state.events.left() == (event(1, "Boats float. "),)
+        assert state.events.take_restored() == (event(1, "Boats float. "),)
         contents = [each.memory.content for each in state.events.documents(event(1).id)]
         assert contents == ["Boats float."] * 2
 
@@ -176,7 +176,7 @@ async def test_what_is_cut_while_it_is_journalled_is_not_on_disk_afterwards(dire
     """The journal is written anew as soon as it is."""
     async with opened(directory) as state:
         await state.events.put(event(1, "Boats float."))
-        state.events.decided(event(1).id, documents("The harbour opens."))
+        state.events.set_decision(event(1).id, documents("The harbour opens."))
         writing = asyncio.create_task(state.events.journal(event(1).id))
         await asyncio.sleep(0)
         left = cut(event(1, "Boats float."), state.events.documents(event(1).id), [words_of("harbour")])
@@ -199,10 +199,10 @@ from tests.files import syscalls
 async def main():
     async with opened(Path(sys.argv[1])) as state:
         await state.events.put(event(1))
-        state.events.decided(event(1).id, documents())
+        state.events.set_decision(event(1).id, documents())
         syscalls.NUMBERS["fdatasync"] = 75
         syscalls.NUMBERS["pwrite64"] = 18
-        await state._database._in_thread(lambda: syscalls.fail({call}=errno.{error}))
+        await state._database._run_in_thread(lambda: syscalls.fail({call}=errno.{error}))
         events = state.events
         for attempt in (events.put(event(2)), events.journal(event(1).id), events.give_up(event(1), "no")):
             try:
@@ -252,7 +252,7 @@ async def left_with_documents(directory: Path) -> Left:
         dead = await state.events.dead()
         assert all(item.documents == documents() for item in dead)
         decided = state.events.documents(B.id) or ()
-        return list(state.events.left()), [item.event for item in dead], len(decided)
+        return list(state.events.take_restored()), [item.event for item in dead], len(decided)
 
 
 WAITS, IS_DECIDED, IS_DEAD, IS_GONE = ([A, B], [], 0), ([A, B], [], 2), ([A], [B], 0), ([A], [], 0)

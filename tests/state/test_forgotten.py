@@ -103,13 +103,13 @@ async def test_when_a_text_was_forgotten_is_known_by_its_words_in_any_of_the_roo
     async with opened(directory) as state:
         forgotten = ForgottenTexts(state._database, clock=lambda: now)
         await forgotten.add(TOP, ["Use tabs, always."])
-        assert forgotten.since(("/other", TOP), "use tabs always") == now
-        assert forgotten.since(("/other",), "use tabs always") is None
-        assert forgotten.since((TOP,), "use tabs") is None
+        assert forgotten.forgotten_at(("/other", TOP), "use tabs always") == now
+        assert forgotten.forgotten_at(("/other",), "use tabs always") is None
+        assert forgotten.forgotten_at((TOP,), "use tabs") is None
 
     async with opened(directory) as state:
         state.forgotten._clock = lambda: now
-        assert state.forgotten.since((TOP,), "Use tabs always!") == now
+        assert state.forgotten.forgotten_at((TOP,), "Use tabs always!") == now
 
 
 async def test_what_is_taken_back_may_be_said_again(state):
@@ -131,7 +131,7 @@ async def test_what_is_taken_back_may_be_said_again(state):
 async def test_a_text_that_holds_a_forgotten_one_as_sentences_counts_as_forgotten(state, text):
     await state.forgotten.add(TOP, ["Use tabs, always."])
 
-    assert state.forgotten.since((TOP,), text) is not None
+    assert state.forgotten.forgotten_at((TOP,), text) is not None
 
 
 async def test_a_long_text_costs_a_bounded_number_of_digests():
@@ -143,13 +143,13 @@ async def test_a_long_text_costs_a_bounded_number_of_digests():
 async def test_a_memory_is_known_by_its_id_and_its_id_is_no_text(directory):
     async with opened(directory) as state:
         await state.forgotten.add(TOP, ["Use tabs."], ["deploy"])
-        assert state.forgotten.since((TOP,), "Another text.", "deploy") is not None
-        assert state.forgotten.since((TOP,), "deploy") is None
-        assert state.forgotten.since(("/other",), "Another text.", "deploy") is None
+        assert state.forgotten.forgotten_at((TOP,), "Another text.", "deploy") is not None
+        assert state.forgotten.forgotten_at((TOP,), "deploy") is None
+        assert state.forgotten.forgotten_at(("/other",), "Another text.", "deploy") is None
         assert b"deploy" not in raw(directory)
 
     async with opened(directory) as state:
-        assert state.forgotten.since((TOP,), "Another text.", "deploy") is not None
+        assert state.forgotten.forgotten_at((TOP,), "Another text.", "deploy") is not None
         await state.forgotten.withdraw(TOP, ["Use tabs."], ["deploy"])
         assert state.forgotten.digests() == frozenset()
 

@@ -17,7 +17,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import State, holder
 from forged.state.database import Database, connect
-from forged.state.holder import in_use
+from forged.state.holder import in_use_message
 from tests.state.conftest import a_governor, event, opened
 from tests.support.clock import eventually, later
 
@@ -96,13 +96,13 @@ def test_the_record_is_for_its_owner_alone_and_gone_with_it(path):
 
 def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(path):
     with holding(path, "/old.sock") as process:
-        assert f"(pid {process.pid}, socket /old.sock)" in in_use(str(path))
+        assert f"(pid {process.pid}, socket /old.sock)" in in_use_message(str(path))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert record(path).exists()
-        assert in_use(str(path)).startswith(UNKNOWN)
+        assert in_use_message(str(path)).startswith(UNKNOWN)
     with holding(path) as process:
-        assert f"(pid {process.pid}, socket {SOCKET})" in in_use(str(path))
+        assert f"(pid {process.pid}, socket {SOCKET})" in in_use_message(str(path))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(
 def test_a_record_that_says_less_or_something_odd_is_none(path, data):
     with holding(path):
         record(path).write_bytes(data)
-        assert in_use(str(path)).startswith(UNKNOWN)
+        assert in_use_message(str(path)).startswith(UNKNOWN)
 
 
 def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_path):
@@ -135,7 +135,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
         make()
         one = holder.Holder(str(path), SOCKET)
         one.sign()
-        assert in_use(str(path)).startswith(UNKNOWN)
+        assert in_use_message(str(path)).startswith(UNKNOWN)
         one.release()
         assert victim.read_text() == "mine"
         record(path).unlink()
@@ -145,7 +145,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
 def test_where_pid_and_path_mean_something_else_that_is_said_and_the_page_named(path, monkeypatch, place):
     with holding(path) as process:
         monkeypatch.setattr(holder, "_place", lambda: place)
-        reported = in_use(str(path))
+        reported = in_use_message(str(path))
     assert f"(pid {process.pid}, socket {SOCKET})" in reported
     assert f"runs in another container or machine ({os.uname().nodename})" in reported
     assert "`forgectl docs containers`" in reported
@@ -156,10 +156,10 @@ async def test_a_record_that_could_not_be_written_at_first_is_written_later(path
     record(path).mkdir()
     database = Database(str(path), SOCKET)
     await database.open(connect, lambda _: None)
-    assert in_use(str(path)).startswith(UNKNOWN)
+    assert in_use_message(str(path)).startswith(UNKNOWN)
     record(path).rmdir()
     await database.sign()
-    assert SOCKET in in_use(str(path))
+    assert SOCKET in in_use_message(str(path))
     await database.close()
 
 

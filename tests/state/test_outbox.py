@@ -32,11 +32,11 @@ def test_writes_come_back_in_their_order_after_a_restart_and_those_that_are_done
     async def scenario() -> None:
         async with opened(directory) as state:
             await state.outbox.add([put(f"mem_{number}", f"text {number}") for number in range(12)])
-            found = await state.outbox.first(3, ALL)
-            await state.outbox.done([position for position, _ in found])
+            found = await state.outbox.oldest(3, ALL)
+            await state.outbox.delete_sent([position for position, _ in found])
         async with opened(directory) as state:
             await state.outbox.add([put("mem_later")])
-            found = await state.outbox.first(100, ALL)
+            found = await state.outbox.oldest(100, ALL)
             assert ids(found) == [*(f"mem_{number}" for number in range(3, 12)), "mem_later"]
             assert found[0][1].row == b"text 3"
             assert state.outbox.waiting == 10
@@ -51,7 +51,7 @@ def test_a_removal_takes_what_waits_of_that_memory_away_and_nothing_else(directo
                 [put("mem_1", "first"), put("mem_2"), put("mem_1", scope="user", owner="me")]
             )
             await state.outbox.add([removal("mem_1")])
-            found = await state.outbox.first(9, ALL)
+            found = await state.outbox.oldest(9, ALL)
             assert [(write.kind, write.scope, write.id) for _, write in found] == [
                 ("put", "org", "mem_2"),
                 ("put", "user", "mem_1"),
@@ -66,7 +66,7 @@ def test_removing_a_document_takes_all_of_its_pieces_that_wait(directory: Path):
         async with opened(directory) as state:
             await state.outbox.add([put(f"mem_d_{n}", document="doc_d") for n in range(3)])
             await state.outbox.add([put("mem_e_0", document="doc_e"), removal("doc_d", kind="document")])
-            assert ids(await state.outbox.first(9, ALL)) == ["mem_e_0", "doc_d"]
+            assert ids(await state.outbox.oldest(9, ALL)) == ["mem_e_0", "doc_d"]
 
     asyncio.run(scenario())
 
@@ -104,13 +104,13 @@ def test_what_is_refused_for_good_waits_no_longer_and_can_be_tried_again(directo
     async def scenario() -> None:
         async with opened(directory) as state:
             await state.outbox.add([put("mem_1", "bad"), put("mem_2", "good")])
-            (position, write), _ = await state.outbox.first(9, ALL)
+            (position, write), _ = await state.outbox.oldest(9, ALL)
             await state.outbox.refuse(position, write, "512 numbers where 384 are wanted")
         async with opened(directory) as state:
-            assert ids(await state.outbox.first(9, ALL)) == ["mem_2"]
+            assert ids(await state.outbox.oldest(9, ALL)) == ["mem_2"]
             assert [each.refused for each in state.outbox.set_aside] == ["512 numbers where 384 are wanted"]
             await state.outbox.retry()
-            (_, write), _ = await state.outbox.first(9, ALL)
+            (_, write), _ = await state.outbox.oldest(9, ALL)
             assert (write.id, write.row, write.refused) == ("mem_1", b"bad", "")
 
     asyncio.run(scenario())

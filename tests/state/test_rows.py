@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from forged.errors import StoreError
-from forged.state.database import Database, WriteOnly, connect, put, start
+from forged.state.database import Database, FileOnlyChange, connect, put, start
 from forged.state.removal import Absence, Absences
 from forged.state.rows import MemoryRows, Rows
 from tests.support.clock import PATIENCE_S, Clock
@@ -214,7 +214,7 @@ async def test_what_was_put_before_the_file_was_open_is_the_newer_or_is_merged(t
 async def test_a_row_is_in_memory_once_it_is_in_the_file_though_no_one_waits_any_more(tmp_path):
     async with opened(tmp_path, "colors", durable=True) as (file, colors):
         begun, go = threading.Event(), threading.Event()
-        slow = WriteOnly("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))
+        slow = FileOnlyChange("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))
         storing = asyncio.ensure_future(file.database.commit(colors.change({"a": RED}), slow))
         await asyncio.to_thread(begun.wait, PATIENCE_S)
         storing.cancel()
@@ -253,8 +253,8 @@ async def test_what_is_forgotten_is_erased_in_its_root_alone(tmp_path, durable):
     colors = file.memories("colors", durable=durable)
     await file.open()
     for top in (TOP, OTHER):
-        await file.database.commit(colors.returned(top, {"mem_1": RED, "mem_2": BLUE}))
-    await file.database.commit(colors.forgotten(TOP, ["mem_1", "mem_never"]))
+        await file.database.commit(colors.restore_change(top, {"mem_1": RED, "mem_2": BLUE}))
+    await file.database.commit(colors.erase_change(TOP, ["mem_1", "mem_never"]))
     assert (colors.of_root(TOP).keys(), colors.of_root(OTHER).keys()) == ({"mem_2"}, {"mem_1", "mem_2"})
     await file.database.close()
     async with opened(tmp_path, "colors") as (_, colors):
@@ -266,11 +266,11 @@ async def test_what_is_trashed_is_handed_over_and_given_back(tmp_path, durable):
     file = File(tmp_path)
     colors = file.memories("colors", durable=durable)
     await file.open()
-    await file.database.commit(colors.returned(TOP, {"mem_1": RED, "mem_2": BLUE}))
-    held = colors.trashed(TOP, ["mem_1", "mem_never"])
-    await file.database.commit(colors.forgotten(TOP, held))
+    await file.database.commit(colors.restore_change(TOP, {"mem_1": RED, "mem_2": BLUE}))
+    held = colors.rows_of(TOP, ["mem_1", "mem_never"])
+    await file.database.commit(colors.erase_change(TOP, held))
     assert (held, colors.of(TOP, "mem_1")) == ({"mem_1": RED}, None)
-    await file.database.commit(colors.returned(TOP, held))
+    await file.database.commit(colors.restore_change(TOP, held))
     assert colors.of(TOP, "mem_1") == RED
     await file.database.close()
 
@@ -290,12 +290,12 @@ async def test_what_is_moved_has_the_rows_of_its_chain(tmp_path, merge, there, m
     colors = file.memories("colors", durable=durable, merge=merge)
     await file.open()
     chain = {"mem_1": Color("old", 1), "mem_2": Color("new", 2)}
-    await file.database.commit(colors.returned(TOP, chain))
+    await file.database.commit(colors.restore_change(TOP, chain))
     if there is not None:
-        await file.database.commit(colors.returned(OTHER, {"mem_3": there}))
-    await file.database.commit(colors.moved(TOP, [*chain, "mem_never"], OTHER, "mem_3"))
+        await file.database.commit(colors.restore_change(OTHER, {"mem_3": there}))
+    await file.database.commit(colors.move_change(TOP, [*chain, "mem_never"], OTHER, "mem_3"))
     assert (colors.of_root(TOP), colors.of(OTHER, "mem_3")) == ({}, moved)
-    await file.database.commit(colors.moved(TOP, ["mem_never"], OTHER, "mem_4"))
+    await file.database.commit(colors.move_change(TOP, ["mem_never"], OTHER, "mem_4"))
     assert colors.of_root(OTHER).keys() == {"mem_3"}
     await file.database.close()
 
@@ -305,7 +305,7 @@ async def test_days_on_which_a_memory_is_absent_count_once_and_end_when_it_is_se
     absences = Absences(file.database)
     await file.open()
     for day in ("2026-01-01", "2026-01-01", "2026-01-09", "2026-01-08"):
-        await file.database.commit(absences.absent(TOP, ["mem_1", "mem_2"], day))
+        await file.database.commit(absences.absence_change(TOP, ["mem_1", "mem_2"], day))
     assert absences.of_root(TOP) == dict.fromkeys(["mem_1", "mem_2"], Absence("2026-01-01", "2026-01-09", 2))
     await absences.forget(TOP, ["mem_1"])
     assert (absences.of_root(TOP).keys(), absences.of_root(OTHER)) == ({"mem_2"}, {})

@@ -40,7 +40,7 @@ async def test_only_spending_does_not_wait_for_the_disk(directory):
     async with opened(directory, governor) as state:
         real = state._database._connection
         statements: list[str] = []
-        await state._database._in_thread(lambda: real.set_trace_callback(statements.append))
+        await state._database._run_in_thread(lambda: real.set_trace_callback(statements.append))
         governor.spend("hyde")
         for name, work in (
             ("put", state.events.put(event())),
@@ -59,11 +59,11 @@ async def test_only_spending_does_not_wait_for_the_disk(directory):
 
 
 async def test_the_copy_is_made_at_the_start_and_once_a_day(state, directory):
-    await state._keep_copy()
+    await state._copy_daily()
     await state.forgotten.add("/srv/repo", ["text"])
     for hours, is_made in ((0, False), (23, False), (25, True)):
         state._copied_at -= hours * 3600
-        await state._keep_copy()
+        await state._copy_daily()
         held = (directory / "state.copy").read_bytes()
         assert (digest("/srv/repo", "text").encode() in held) is is_made
         state._copied_at += hours * 3600
@@ -84,7 +84,7 @@ async def test_a_file_that_cannot_be_opened_is_tried_again_and_its_pauses_hold_t
         await later(5.1)
         await asyncio.wait_for(state.events.restored.wait(), 5)
         assert (state.problem, state.pauses.listed()) == ("", ("/srv/repo",))
-        assert len(state.events.left()) == 1
+        assert len(state.events.take_restored()) == 1
 
 
 async def test_what_is_written_while_the_file_is_closed_is_refused_with_the_reason(directory):

@@ -39,7 +39,7 @@ def clone(source: Path, target: Path, *options: str) -> Path:
 
 def own_file(root: Root, one: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
-    data = MemoryStore(root).rendered(one)
+    data = MemoryStore(root).file_bytes(one)
     return OwnFile(one.id, hashlib.sha256(data).hexdigest(), one.origin, insisted)
 
 

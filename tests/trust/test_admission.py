@@ -275,7 +275,7 @@ async def test_a_clone_below_a_trusted_directory_is_not_covered(tmp_path):
     theirs = upstream(tmp_path / "theirs")
     first = clone(theirs, tmp_path / "work/first")
     async with person(tmp_path / "state") as one:
-        for found in await one.trust.under(str(tmp_path / "work"), str(tmp_path / "home")):
+        for found in await one.trust.roots_under(str(tmp_path / "work"), str(tmp_path / "home")):
             await one.trust.trust(found.top)
         second = clone(theirs, tmp_path / "work/second")
         assert (one.counting(first), one.counting(second)) == ({"of_theirs"}, set())
@@ -295,11 +295,11 @@ async def test_roots_below_a_directory_are_those_with_memories_whether_seen_or_n
     put(deep / "node_modules/x", memory("m", "not looked at"))
     async with person(tmp_path / "state") as one:
         home = str(tmp_path / "home")
-        found = await one.trust.under(str(tmp_path / "work"), home)
+        found = await one.trust.roots_under(str(tmp_path / "work"), home)
         assert [each.top for each in found] == [str(deep), str(folder), str(theirs)]
         assert [len(each.withheld) for each in found] == [1, 1, 1]
         with pytest.raises(WorkspaceError):
-            await one.trust.under(str(tmp_path / "nowhere"), home)
+            await one.trust.roots_under(str(tmp_path / "nowhere"), home)
 
 
 async def test_while_the_state_is_in_doubt_no_one_is_trusted(tmp_path):
@@ -351,7 +351,7 @@ async def test_what_a_person_says_is_in_force_in_the_map_on_return(tmp_path):
     async with opened(tmp_path / "state") as state:
         trust = TrustRegistry(state)
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
-        trust.join(indexer.refresh, indexer.snapshot)
+        trust.connect_maps(indexer.refresh, indexer.snapshot)
         index = indexer.open(Root(str(ours), Scope.REPO))
 
         def shown():

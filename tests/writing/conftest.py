@@ -49,7 +49,7 @@ async def bench_at(repo: Path, directory: Path) -> AsyncIterator[Bench]:
         trust = TrustRegistry(state)
         await trust.trust(str(repo))
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
-        trust.join(indexer.refresh, indexer.snapshot)
+        trust.connect_maps(indexer.refresh, indexer.snapshot)
         try:
             index = indexer.open(Root(str(repo), Scope.REPO))
             await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)

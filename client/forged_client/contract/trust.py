@@ -13,7 +13,7 @@ KeptScope = Annotated[str, one_of("scope", (Scope.REPO, Scope.USER))]
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory file of a repository that is not used.
+    """A memory file of a repository that forged does not use, because it is not trusted.
 
     `sha256` is that of its bytes, `why` is the reason, `effect` is the result of accepting it: replace, be
     linked, or a memory of its own. `text` (its memory) is included as far as the reply has room.
@@ -54,13 +54,13 @@ class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trusted(Reply, frozen=True, tag="trusted"):
-    """Roots of an action, in their new state."""
+    """Reply to `Trust`: the roots of the action, in their new state."""
 
     roots: tuple[RootTrust, ...] = ()
 
 
 class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
-    """Action, and its parameters."""
+    """Action of a `Trust` request, and its parameters."""
 
     action: str = "show"
     mode: str = ""
@@ -69,7 +69,7 @@ class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
 
 
 class Trust(_TrustOptions, frozen=True, tag="trust"):
-    """Show or change the trust in repositories.
+    """Show or change the trust in repositories, or the git exclusion of captures there.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
     `workspace`), list (every root that was ever seen), git, unexclude. `mode` is follow or locked, "" for the
@@ -89,7 +89,7 @@ class Trust(_TrustOptions, frozen=True, tag="trust"):
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposal: not in a file, never injected.
+    """Proposed memory that waits for a person: not in a file, never injected.
 
     `content` is the proposed text, `why` the reason to ask a person, `pasted` the text that was pasted next
     to it, possibly shortened. `agent` and `session_id` name its session, `created_at` its time. `root` is the
@@ -110,7 +110,7 @@ class Proposed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reviewed(Reply, frozen=True, tag="reviewed"):
-    """Remaining withheld files of a root, and the ids that were accepted.
+    """Reply to `Review`: withheld files and proposals that remain, and ids that were decided.
 
     `waiting` are proposals of the repository and of the user; `elsewhere` names other roots with proposals.
     `kept` and `dropped` are ids of the request.
@@ -126,7 +126,7 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
 
 
 class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
-    """Decisions by ids."""
+    """Decisions of a `Review` request on files and proposals, by ids."""
 
     everything: bool = False
     shown: str = ""
@@ -139,7 +139,7 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
 
 
 class Review(_ReviewOptions, frozen=True, tag="review"):
-    """List the withheld files of the workspace's root, and accept some of them.
+    """List a root's withheld files and waiting proposals; accept files, keep or drop proposals.
 
     `accept` are ids, or prefixes (at least eight characters) of SHA-256 sums. `everything` accepts all
     current files, with `shown` only if they are exactly those. `keep` and `drop` are ids of proposals, or

@@ -61,7 +61,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
         top = next((root.top for root in place.roots if root.scope is Scope.REPO), None)
         if top is None:
             raise InvalidRequest("this folder is in no repository; `forgectl pause --all` pauses everywhere")
-    await context.daemon.state.opened()
+    await context.daemon.state.wait_until_open()
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:
         context.daemon.sessions.drop_messages(top)
@@ -74,7 +74,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     """List, show, retry or drop dead events, and events that wait for a folder."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
-    await context.daemon.state.opened()
+    await context.daemon.state.wait_until_open()
     pipeline, events = context.daemon.capture, context.daemon.state.events
     if request.action == "retry":
         await pipeline.recheck_folders()

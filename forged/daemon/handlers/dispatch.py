@@ -177,7 +177,7 @@ class Dispatcher:
         """Return the receipt that an earlier daemon stored for a request key."""
         if isinstance(request, _ON_RECORD):
             return None
-        await self._state.opened()
+        await self._state.wait_until_open()
         try:
             receipt = await self._state.receipts.of(key)
         except StoreError:  # requests that need the state report it themselves
@@ -217,6 +217,6 @@ class Dispatcher:
         if off or "state" not in needs:
             return off
         if not state.tried.is_set():  # only in the first moments
-            await state.opened(place.settings.retrieval_timeout_s)
+            await state.wait_until_open(place.settings.retrieval_timeout_s)
         pauses = state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""

@@ -69,7 +69,7 @@ async def remove_document(
     """Remove every piece of a document, and reply when no search finds one any more."""
     await context.wait_until_resumed()
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     async with memories.ingesting:
         found = await document_store.find_documents(memories, place, request.name)
         if not found.records and planned is not None:

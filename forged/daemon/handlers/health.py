@@ -149,7 +149,7 @@ def _gate_report(indexer: Indexer, config: Config) -> wire.GateReport:
 def _no_gate_reason(config: Config) -> str:
     """Return the reason in the configuration why there is no gate."""
     chosen = config.memory.retrieval_min_score
-    return config.ungated if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
+    return config.ungated_reason if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
 
 
 def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:

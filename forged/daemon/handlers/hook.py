@@ -63,14 +63,14 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
             agents.count(row.called, skipped=1)
             return wire.Hooked(reason="passed over")
         name = event.name
-        agents.saw(row.called, name, event.version)
+        agents.record_event(row.called, name, event.version)
         printed = await _ANSWERS[event.kind](await _resolve_call(context, request, row, event))
     except Disabled as off:
         notice = _trouble_notice(context, row, event) if event is not None else b""
         return wire.Hooked(status="disabled", reason=str(off), output=notice)
     except ForgedError as error:
         logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
-        agents.failed(row.called, f"{name}: {error}" if name else str(error))
+        agents.record_failure(row.called, f"{name}: {error}" if name else str(error))
         return wire.Hooked(status="error", reason=str(error))
     return wire.Hooked(output=printed)
 
@@ -92,7 +92,7 @@ async def _resolve_call(context: Context, request: wire.Hook, row: Hooks, event:
         if known is None or event.kind == "prompt":
             raise
         place = known.place  # the folder is gone, such as a linked worktree, but maybe not its repository
-    await daemon.state.opened(place.settings.retrieval_timeout_s)
+    await daemon.state.wait_until_open(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
         session.drop_messages(place.tops)
         if event.prompt:
@@ -273,7 +273,7 @@ def _record_failure(call: _HookCall, why: str) -> None:
     """Log a hook's failure, and record it for `status`."""
     event = call.event
     logger.warning("hook failed agent=%s event=%s error=%s", event.agent, event.name, why)
-    call.context.daemon.state.agents.failed(event.agent, f"{event.name}: {why}")
+    call.context.daemon.state.agents.record_failure(event.agent, f"{event.name}: {why}")
 
 
 def agent_reports(context: Context) -> tuple[wire.AgentReport, ...]:
@@ -299,5 +299,5 @@ def agent_reports(context: Context) -> tuple[wire.AgentReport, ...]:
             last_failure=known.last_failure,
             last_failure_at=known.last_failure_at,
         )
-        for agent, day, known in state.agents.newest()
+        for agent, day, known in state.agents.newest_days()
     )

@@ -161,9 +161,9 @@ def _matching_rows(
 
 async def _maps_of_all_roots(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
     """Return a map of each known root, read from disk; those of the workplace are among them."""
-    await context.daemon.trust.opened()
+    await context.daemon.trust.wait_until_open()
     roots = dict.fromkeys(place.roots)
-    for top in await context.daemon.trust.seen():
+    for top in await context.daemon.trust.known_tops():
         roots |= dict.fromkeys(await _roots_at(context, top))
     return tuple([await _map_from_disk(context, root) for root in roots])
 
@@ -193,4 +193,4 @@ def _with_staleness(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, .
     """Return memories, marked as stale if their evidence files changed."""
     if not root.has_files:
         return memories
-    return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)
+    return EvidenceChecker(root.top).with_stale(memories, afresh=True, pause=lambda: None)

@@ -36,7 +36,7 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     if not session_id.strip():
         raise InvalidRequest("a past session needs an id; this one has none")
     state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
-    await state.opened()
+    await state.wait_until_open()
     if request.messages and (reason := await _submit_past_session(state, capture, metrics, place, request)):
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
     is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
@@ -75,7 +75,7 @@ async def _submit_past_session(
 async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessions:
     """Return the marks of past sessions already learned, and figures to estimate the cost of others."""
     daemon, about, state = context.daemon, context.daemon.about, context.daemon.state
-    await state.opened()
+    await state.wait_until_open()
     limit = daemon.config.memory.daily_token_limit
     return wire.PastSessions(
         marks={agent: state.learned.marks(agent) for agent in request.agents},
@@ -126,7 +126,7 @@ async def _page(
     """Return a page of the entries that `listed` returns and a request asks for, and their total number."""
     since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
-    await state.opened()
+    await state.wait_until_open()
     found = [
         each
         for each in listed(state, tops)

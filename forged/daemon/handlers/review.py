@@ -17,7 +17,7 @@ from forged_client import protocol as wire
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """Keep or drop proposals, accept withheld files, and list those that still wait."""
     memories = context.daemon.memories
-    await memories.trust.opened()
+    await memories.trust.wait_until_open()
     place = await memories.resolver.resolve(request.workspace)
     planned = context.planned(wire.Reviewed)
     waits, again = reviewing.proposals(memories, place), planned is not None

@@ -47,7 +47,7 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
     if request.git not in ("", *CHOICES):
         raise InvalidRequest(f"unknown choice {request.git[:64]!r}; use {' or '.join(CHOICES)}")
     registry = context.daemon.trust
-    await registry.opened()
+    await registry.wait_until_open()
     if request.action == "unexclude":
         return await _remove_exclude_lines(registry)
     found = [await _root_trust(registry, each) for each in await _carry_out_action(context, request)]
@@ -58,9 +58,9 @@ async def _carry_out_action(context: Context, request: wire.Trust) -> Sequence[K
     """Carry out the action of a request; return the roots that it concerns."""
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
-        return await known.known()
+        return await known.known_roots()
     if request.action == "under":
-        return await known.under(request.workspace, resolver.home)
+        return await known.roots_under(request.workspace, resolver.home)
     roots, named = await _repository_roots(context, request.workspace)
     if request.action == "git":
         await _set_git_choice(known, roots, request.git)
@@ -80,7 +80,7 @@ async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice
     if work_tree is None:
         raise InvalidRequest("this directory belongs to git itself: nothing in it is ever committed")
     try:
-        await asyncio.to_thread(excluding.chosen, work_tree.top, choice)
+        await asyncio.to_thread(excluding.apply_choice, work_tree.top, choice)
     except ExcludeError as error:
         raise InvalidRequest(str(error)) from error
     finally:
@@ -90,7 +90,7 @@ async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice
 async def _remove_exclude_lines(registry: TrustRegistry) -> wire.Trusted:
     """Remove forged's line from the git exclude file of every repository; return the reply."""
     excluding = registry.excluding
-    done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
+    done, left = await asyncio.to_thread(partial(excluding.remove_lines, everywhere=True))
     await excluding.save()
     roots = tuple(wire.RootTrust(root=each, git="forged's line was removed") for each in done)
     return wire.Trusted(status="ok" if roots else "empty", roots=roots, reason="; ".join(left))
@@ -109,7 +109,7 @@ async def _trust_root(context: Context, root: Root, request: wire.Trust) -> Know
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """Accept withheld files that the request names, and list those that are left."""
     known = context.daemon.trust
-    await known.opened()
+    await known.wait_until_open()
     roots, _ = await _repository_roots(context, request.workspace)
     withheld = {root: (await known.look(root))[1].withheld for root in roots}
     listed = tuple(each for some in withheld.values() for each in some)

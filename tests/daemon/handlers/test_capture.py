@@ -358,7 +358,7 @@ async def test_what_is_about_to_be_forgotten_is_known_before_its_file_is_gone(ho
         known, remove = [], parts.memories.writer.remove
 
         async def removed(*args, **kwargs):
-            known.append(parts.state.forgotten.since((str(repo),), "the harbour, opens at noon"))
+            known.append(parts.state.forgotten.forgotten_at((str(repo),), "the harbour, opens at noon"))
             return await remove(*args, **kwargs)
 
         monkeypatch.setattr(parts.memories.writer, "remove", removed)

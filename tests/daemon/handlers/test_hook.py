@@ -190,7 +190,7 @@ async def test_a_turn_with_an_unknown_prompt_is_counted_and_not_captured(home, r
         await claude.ends("Something else.", turn)
 
         assert ear.heard == []
-        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [2]
+        assert [day.unknown for _, _, day in parts.state.agents.newest_days()] == [2]
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
@@ -223,7 +223,7 @@ async def test_what_another_session_wrote_or_what_lies_elsewhere_is_not_read(hom
         await Session(parts, repo, session=session_id).ends("Done.", "7", transcript_path=str(path))
 
         assert ear.heard == []
-        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [1]
+        assert [day.unknown for _, _, day in parts.state.agents.newest_days()] == [1]
 
 
 async def test_a_harness_without_names_of_turns_is_known_by_what_is_said(home, repo):
@@ -287,7 +287,9 @@ async def test_what_capture_refuses_goes_with_the_next_turn(home, repo, caplog):
 
         assert ear.windows == [["Always deploy on Fridays.", "Understood."]] * 2
         assert caplog.text.count("hook failed agent=claude event=Stop error=spool_full: many") == 1
-        assert [day.last_failure for _, _, day in parts.state.agents.newest()] == ["Stop: spool_full: many"]
+        assert [day.last_failure for _, _, day in parts.state.agents.newest_days()] == [
+            "Stop: spool_full: many"
+        ]
 
 
 async def test_a_turn_belongs_where_its_prompt_was_sent(home, repo, tmp_path):
@@ -452,7 +454,7 @@ async def test_a_prompt_from_before_it_was_to_be_forgotten_is_not_looked_for_aft
             await Session(parts, store).ends("It is gone.", "1", transcript_path=path)
 
         assert ear.heard == []
-        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [2]
+        assert [day.unknown for _, _, day in parts.state.agents.newest_days()] == [2]
 
 
 @pytest.mark.parametrize("how", SILENCES)
@@ -698,7 +700,7 @@ async def test_an_unknown_event_is_only_counted(home, repo):
         assert await claude.hears("PreToolUse", tool_name="Bash") == {}
         assert await claude.hears("Stop", agent_id="sub") == {}
 
-        assert [(day.skipped, day.failed) for _, _, day in parts.state.agents.newest()] == [(2, 0)]
+        assert [(day.skipped, day.failed) for _, _, day in parts.state.agents.newest_days()] == [(2, 0)]
 
 
 async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, tmp_path, caplog):

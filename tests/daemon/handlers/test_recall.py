@@ -288,7 +288,7 @@ async def test_a_memory_of_a_session_is_shown_and_forgotten_by_its_id(home, repo
         assert len(chain.memories) == 1
         assert (gone.ids, gone.trash) == ((row.id,), "")
         assert (contents(after), code) == ([], "not_found")
-        assert parts.state.forgotten.since((str(repo),), "a walrus") is not None
+        assert parts.state.forgotten.forgotten_at((str(repo),), "a walrus") is not None
 
 
 async def test_a_text_that_is_forgotten_in_a_file_is_out_of_all_sessions(home, repo):

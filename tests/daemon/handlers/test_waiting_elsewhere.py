@@ -94,7 +94,7 @@ async def decided(parts: Parts, repo: Path) -> None:
     """An event that is decided upon, of which nothing is written yet."""
     waiting = event(repository(repo))
     await parts.state.events.put(waiting)
-    parts.state.events.decided(waiting.id, (document(repository(repo)),))
+    parts.state.events.set_decision(waiting.id, (document(repository(repo)),))
     await parts.state.events.journal(waiting.id)
 
 
@@ -217,7 +217,7 @@ async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
 
         parts.state.events.journal = meanwhile
         waiting = event(repository(repo))
-        parts.state.events.decided(waiting.id, (document(repository(repo)),))
+        parts.state.events.set_decision(waiting.id, (document(repository(repo)),))
         await accept(parts.capture, waiting)
         await until(lambda: bool(parts.capture._queue.elsewhere()))
         assert not files(repo)
