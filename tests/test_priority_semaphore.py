@@ -126,10 +126,10 @@ class _Failing:
 
     async def in_all_stores(self):
         searches = {"one": self.fail(), "other": self.fail()}
-        await search.gathered(self.deadline, searches, says_why=True)
+        await search.gather_results(self.deadline, searches, says_why=True)
 
     async def during_a_search(self):
-        await search.gathered(self.deadline, {"one": self.fail()}, self.fail())
+        await search.gather_results(self.deadline, {"one": self.fail()}, self.fail())
 
     async def together(self):
         await GroupCommit(self.fail, 9).submit(1)

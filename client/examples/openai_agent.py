@@ -32,9 +32,9 @@ async def main(workspace: str) -> None:
             found = await forged.retrieve(
                 workspace, said, session_id=session, turn_id=str(len(said)), agent=NAME
             )
-            for told in (*found.captured, found.notice):
-                if told:  # for you, never for the model
-                    print(told, file=sys.stderr)
+            for line in (*found.captured, found.notice):
+                if line:  # for you, never for the model
+                    print(line, file=sys.stderr)
 
             agent = Agent(name="Example", instructions=f"{RULES}\n\n{found.text}")
             result = await Runner.run(agent, said)

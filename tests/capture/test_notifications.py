@@ -83,7 +83,7 @@ def test_a_reported_entry_is_not_reported_again_nor_to_another_session():
     notifications.mark_reported("s", 1)
 
     assert ["two" in each for each in notifications.unreported("s")] == [True]
-    assert (notifications.unreported("other"), notifications.of("")) == ((), ())
+    assert (notifications.unreported("other"), notifications.unreported("")) == ((), ())
     notifications.mark_reported("s", 1)
     assert notifications.unreported("s") == ()
 

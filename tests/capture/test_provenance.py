@@ -104,7 +104,7 @@ def test_an_order_next_to_pasted_code_is_the_persons_in_a_models_words():
         right += code.authorship_of(each.keep[0].note, by_model=True) == "own"
         page = "\n".join(f"> {line}" for line in other.splitlines())
         mail = Provenance([Utterance("user", f"{typed}\n\n{page}")])
-        if mail.of(kept[place - 1].keep[0].note, by_model=True) == "own":
+        if mail.authorship_of(kept[place - 1].keep[0].note, by_model=True) == "own":
             leaks.append(each.id)
     assert right >= 0.9 * len(kept)
     assert leaks == []

@@ -44,7 +44,7 @@ async def listed(parts: Parts) -> list[tuple[str, int, int]]:
     return [(each.source, each.pieces, each.of) for each in reply.documents]
 
 
-async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.RecalledMemory]:
+async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.MemoryRecord]:
     return list((await parts.ask(wire.Recall(query=query, scopes=("org",), **fields))).memories)
 
 
