@@ -43,9 +43,9 @@ class Memory:
             mode="append",
             agent=NAME,
         )
-        for told in (*found.captured, found.notice):
-            if told:  # for you, never for the model
-                print(told, file=sys.stderr)
+        for note in (*found.captured, found.notice):
+            if note:  # for you, never for the model
+                print(note, file=sys.stderr)
         if not found.text:
             return {}
         event = given["hook_event_name"]

@@ -32,9 +32,9 @@ async def main(workspace: str) -> None:
             found = await forged.retrieve(
                 workspace, said, session_id=session, turn_id=str(len(said)), agent=NAME
             )
-            for line in (*found.captured, found.notice):
-                if line:  # for you, never for the model
-                    print(line, file=sys.stderr)
+            for note in (*found.captured, found.notice):
+                if note:  # for you, never for the model
+                    print(note, file=sys.stderr)
 
             agent = Agent(name="Example", instructions=f"{RULES}\n\n{found.text}")
             result = await Runner.run(agent, said)
