@@ -109,9 +109,7 @@ def build(
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
-    indexer, watcher = _make_indexer_and_watcher(
-        config, models, metrics, governor, model_cache=model_cache, trust=trust, off=off
-    )
+    indexer, watcher = _make_maps(config, models, metrics, governor, cache=model_cache, trust=trust, off=off)
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
@@ -133,12 +131,8 @@ def build(
     sessions = Sessions(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
-    models.egress.configure(
-        partial(_pause_reason, state),
-        governor.over_daily_limit,
-        partial(_record_egress, state, governor),
-        metrics,
-    )
+    refuse, record = partial(_pause_reason, state), partial(_record_egress, state, governor)
+    models.egress.configure(refuse, governor.over_daily_limit, record, metrics)
     memories = MemoryParts(
         config=config,
         metrics=metrics,
@@ -253,13 +247,13 @@ def user_top(env: Mapping[str, str]) -> str:
     return os.path.realpath(address.home(env))
 
 
-def _make_indexer_and_watcher(
+def _make_maps(
     config: Config,
     models: Models,
     metrics: Metrics,
     governor: Governor,
     *,
-    model_cache: ModelCache | None,
+    cache: ModelCache | None,
     trust: TrustRegistry,
     off: str,
 ) -> tuple[Indexer, Watcher]:
@@ -269,7 +263,7 @@ def _make_indexer_and_watcher(
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
-        model_cache=model_cache,
+        model_cache=cache,
         affords=governor.over_daily_limit,
         refusal=models.egress.refusal,
         trust=trust,
