@@ -264,7 +264,7 @@ def _make_maps(
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
         model_cache=cache,
-        affords=governor.over_daily_limit,
+        over_limit=governor.over_daily_limit,
         refusal=models.egress.refusal,
         trust=trust,
         second=None if off else models.cjk,

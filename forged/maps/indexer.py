@@ -49,7 +49,7 @@ class Indexer:
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
         model_cache: ModelCache | None = None,
-        affords: Callable[[int], str] = lambda _: "",
+        over_limit: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: TrustRegistry | None = None,
         second: Embedder | None = None,
@@ -60,7 +60,7 @@ class Indexer:
 
         `lexical` off (weight 0) and no embedder leave maps that can be listed but not searched. `on_roots`
         gets all roots whenever one comes or goes. `gated`: the embedder's baseline is needed. Without `trust`
-        every memory on disk counts. `model_cache` is that of an earlier indexer. `affords` returns the reason
+        every memory on disk counts. `model_cache` is that of an earlier indexer. `over_limit` returns the reason
         why so many tokens may not be embedded now, or "". `refusal` is that of the egress guard. The `second`
         model, if any, embeds texts in Chinese, Japanese and Korean.
         """
@@ -70,7 +70,7 @@ class Indexer:
         self._reconcile_s = reconcile_s
         self._roots: dict[Root, RootIndex] = {}
         self._next_generation = itertools.count(1).__next__
-        self._affords = affords
+        self._over_limit = over_limit
         self.events = BuildEvents()
         self._remembered = model_cache or ModelCache()
         queue = partial(
@@ -97,7 +97,7 @@ class Indexer:
         maps = (index.map for index in self._roots.values() if index.map is not None)
         memories = (memory for each in maps for memory in each.memories)
         texts = (text for each in memories for text in (each.content, *each.search_cues))
-        return self._affords(estimate(*texts))
+        return self._over_limit(estimate(*texts))
 
     def open(self, root: Root) -> RootIndex:
         """Return the index of a root; the first call starts its first build without waiting for it."""
