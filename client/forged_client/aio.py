@@ -43,7 +43,6 @@ class AsyncClient(Verbs):
     """Asyncio counterpart of `Client`: the same methods, awaited."""
 
     def _start_disconnected(self) -> None:
-        """Set up the state of a new client, without a connection."""
         self._wire: AsyncConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()

@@ -41,7 +41,6 @@ class AsyncObserver(observer.BaseObserver):
     """
 
     def _set_up(self) -> None:
-        """Create an empty queue and a client, without a sending task."""
         self._queue = DeliveryQueue()
         self._client = AsyncClient(
             self._address,

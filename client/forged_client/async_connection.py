@@ -90,12 +90,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport for writes."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
-        """Return the buffer for the next bytes."""
         return self._exchange.room()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -116,11 +114,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self.end(ReplyLost("the daemon closed the connection before it replied"))
 
     def pause_writing(self) -> None:
-        """Let requests wait, because the transport's buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let the waiting requests write again."""
         self._writable.set()
 
     def _read_refusal(self) -> None:

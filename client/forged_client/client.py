@@ -43,7 +43,6 @@ class Client(Verbs):
     """Blocking client of the daemon with one method per verb; verbs.py documents its settings."""
 
     def _start_disconnected(self) -> None:
-        """Set up the state of a new client, without a connection."""
         self._connection: Connection | None = None
         self._locks: dict[int, LockType] = {}
 

@@ -117,7 +117,6 @@ class DeliveryQueue:
 
     @property
     def waiting(self) -> int:
-        """Return the number of undelivered events, with the one in hand."""
         return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
 
     def counts(self) -> Mapping[str, int]:
@@ -186,7 +185,6 @@ class DeliveryQueue:
             self._counts["dropped"] += 1
 
     def _add_to_counts(self, **numbers: int) -> None:
-        """Add these numbers to the counts of the same names."""
         for name, number in numbers.items():
             if number:
                 self._counts[name] += number

@@ -37,13 +37,11 @@ class FrameHead(msgspec.Struct, frozen=True):
 # Built once, when first used: resolving the unions takes 2 ms each, and a client never needs the first.
 @cache
 def _request_decoder() -> msgspec.msgpack.Decoder[Request[Any]]:
-    """Return the decoder of all requests."""
     return msgspec.msgpack.Decoder(reduce(or_, REQUESTS))
 
 
 @cache
 def _reply_decoder() -> msgspec.msgpack.Decoder[Reply]:
-    """Return the decoder of all replies."""
     return msgspec.msgpack.Decoder(reduce(or_, REPLIES))
 
 
@@ -130,6 +128,5 @@ class FrameCutter:
         self._use_buffer(grown)
 
     def _use_buffer(self, buffer: bytearray) -> None:
-        """Continue with another buffer."""
         # Views of the old buffer stay valid, because they keep it alive.
         self._buffer, self._view = buffer, memoryview(buffer)

@@ -63,7 +63,6 @@ class BaseObserver:
         self._set_up()
 
     def _set_up(self) -> None:
-        """Create the queue and the client."""
         raise NotImplementedError
 
     def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
@@ -96,7 +95,6 @@ class Observer(BaseObserver):
     """
 
     def _set_up(self) -> None:
-        """Create an empty queue and a client, and register the observer for the end of the process."""
         self._client = Client(
             self._address,
             timeout_s=SEND_TIMEOUT_S,
@@ -136,7 +134,6 @@ class Observer(BaseObserver):
             return ended and not self._queue.waiting
 
     def start_closing(self) -> None:
-        """Begin to close without waiting."""
         self._reset_after_fork()
         with self._changed:
             self._closing = True
@@ -157,7 +154,6 @@ class Observer(BaseObserver):
             self._reset()
 
     def _wake_sender(self) -> None:
-        """Wake the sender thread, or start it."""
         self._closing = False
         if self._sender is None:
             self._sender = threading.Thread(target=self._send_all, name="forged-observer", daemon=True)
@@ -249,7 +245,6 @@ class _ProcessEnd:
     by: float | None = None
 
     def seconds(self) -> float:
-        """Return the seconds that a call may take."""
         return SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
 
 

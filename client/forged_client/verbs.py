@@ -387,7 +387,6 @@ def try_request(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
 
 
 def _text_id(given: object) -> str:
-    """Return an id as text; empty for None."""
     return "" if given is None else str(given)
 
 
@@ -457,7 +456,6 @@ class Verbs:
     try_endpoints = verb(try_request)
 
     def _start_disconnected(self) -> None:
-        """Set up the state of a new client."""
         raise NotImplementedError
 
     def _socket_path(self) -> str:

@@ -60,8 +60,8 @@ class Indexer:
 
         `lexical` off (weight 0) and no embedder leave maps that can be listed but not searched. `on_roots`
         gets all roots whenever one comes or goes. `gated`: the embedder's baseline is needed. Without `trust`
-        every memory on disk counts. `model_cache` is that of an earlier indexer. `over_limit` returns the reason
-        why so many tokens may not be embedded now, or "". `refusal` is that of the egress guard. The `second`
+        every memory on disk counts. `model_cache` is that of an earlier indexer. `over_limit` returns why
+        so many tokens may not be embedded now, or "". `refusal` is that of the egress guard. The `second`
         model, if any, embeds texts in Chinese, Japanese and Korean.
         """
         self._lexical = lexical
