@@ -133,7 +133,7 @@ def _split_off_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...
 
 
 def _is_quotation(piece: MessagePiece) -> bool:
-    """Return True for a fenced, marked or quoted piece."""
+    """Return True for a fenced, `>`-marked or quoted piece: no brief is looked for in it."""
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or QUOTED.match(piece.text) is not None
 

@@ -31,7 +31,7 @@ from forged.cli.terminal import (
     tell,
 )
 from forged.errors import StoreError
-from forged.importing import Manifest, RootCopy, SkippedItem, export, new_file, read_root
+from forged.importing import Manifest, RootCopy, SkippedPart, export, new_file, read_root
 from forged_client import protocol as wire
 from forged_client.client import Client
 
@@ -45,7 +45,7 @@ class ExportResult(msgspec.Struct, frozen=True):
 
     path: str
     manifest: Manifest
-    left: tuple[SkippedItem, ...]
+    left: tuple[SkippedPart, ...]
 
 
 class JsonExport(msgspec.Struct, frozen=True):
@@ -153,13 +153,13 @@ def _withheld_paths(client: Client, top: str) -> frozenset[str]:
     return frozenset(file.path for file in reply.files)
 
 
-def _skipped_items(copies: Sequence[RootCopy], manifest: Manifest) -> Iterator[SkippedItem]:
+def _skipped_items(copies: Sequence[RootCopy], manifest: Manifest) -> Iterator[SkippedPart]:
     """Yield the files that were not exported, each with its path below the export."""
     for copy, part in zip(copies, manifest.parts, strict=True):
-        yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
+        yield from (SkippedPart(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
-def _reason_of(left: SkippedItem) -> str:
+def _reason_of(left: SkippedPart) -> str:
     """Return the reason for a file that was not exported."""
     return left.why
 

@@ -16,7 +16,7 @@ from forged.cli.call import Invocation, show
 from forged.cli.exits import NOT_DONE
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, tell
-from forged.importing import Destination, PlannedItem, SkippedItem
+from forged.importing import Destination, PlannedItem, SkippedPart
 from forged_client import protocol as wire
 
 _MOST_LISTED = 10
@@ -43,14 +43,14 @@ class ImportReport(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     formats: dict[str, int]
     memories: tuple[ImportedItem, ...]
-    left: tuple[SkippedItem, ...]
+    left: tuple[SkippedPart, ...]
 
 
 def report_of(
     moves: Sequence[PlannedItem],
     outcomes: Sequence[wire.ImportOutcome],
     formats: dict[str, int],
-    left: Sequence[SkippedItem],
+    left: Sequence[SkippedPart],
     roots: Mapping[Destination, str],
     *,
     done: bool = False,

@@ -29,7 +29,7 @@ from forged.importing import (
     PlannedItem,
     ReadOptions,
     RepositoryPaths,
-    SkippedItem,
+    SkippedPart,
     merge_batches,
     plan_items,
     plan_links,
@@ -136,7 +136,7 @@ class _ImportPreview(msgspec.Struct, frozen=True):
 
     outcomes: tuple[wire.ImportOutcome, ...]
     drafts: tuple[wire.ImportedDraft, ...]
-    unlinked: tuple[SkippedItem, ...]
+    unlinked: tuple[SkippedPart, ...]
     roots: dict[Destination, str]
 
 

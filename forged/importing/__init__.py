@@ -16,7 +16,7 @@ from forged.importing.exporting import RootCopy, export, new_file, read_root
 from forged.importing.memory_files import Manifest
 from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, plan_items, plan_links
 from forged.importing.reading import FORMS, ReadOptions, merge_batches, read_path
-from forged.importing.values import ImportBatch, SkippedItem
+from forged.importing.values import ImportBatch, SkippedPart
 
 __all__ = [
     "FORMS",
@@ -27,7 +27,7 @@ __all__ = [
     "ReadOptions",
     "RepositoryPaths",
     "RootCopy",
-    "SkippedItem",
+    "SkippedPart",
     "export",
     "merge_batches",
     "new_file",

@@ -14,7 +14,7 @@ import msgspec
 from forged.importing.blocks import lines_of
 from forged.importing.categories import category_of
 from forged.importing.markdown import MarkdownStatement, cut
-from forged.importing.values import ImportBatch, ImportItem, SkippedItem, fitting_cues
+from forged.importing.values import ImportBatch, ImportItem, SkippedPart, fitting_cues
 from forged.memory import Category, Scope
 
 _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
@@ -52,7 +52,7 @@ def batch_of_rules(text: str, *, where: str, scope: str, folder: str = "") -> Im
                     scope=scope,
                 )
             )
-    left += [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    left += [SkippedPart(f"{where}:{first + skipped}", why) for first, _, why in found.left]
     return ImportBatch(tuple(items), tuple(left))
 
 
@@ -75,11 +75,11 @@ def _text_with_headings(statement: MarkdownStatement, above: tuple[str, ...]) ->
 # --- imports -------------------------------------------------------------------------------------------
 
 
-def _skipped_imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
+def _skipped_imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedPart]:
     """Return a skipped item for each file that a statement includes."""
     at = f"{where}:{statement.first + skipped}"
     return [
-        SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
+        SkippedPart(at, f"{name}, which it includes, is not read; import that file separately")
         for name in _imported_paths(statement.text)
     ]
 
@@ -128,9 +128,9 @@ def _header_end(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def _cues_of_header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
+def _cues_of_header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedPart]]:
     """Return the cues of front matter lines, and a skipped item for each unknown key."""
-    values, left = dict[str, list[str]](), list[SkippedItem]()
+    values, left = dict[str, list[str]](), list[SkippedPart]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):
         key = _KEY.fullmatch(line)
@@ -138,7 +138,7 @@ def _cues_of_header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], 
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
             current = values.setdefault(meaning, []) if meaning else None
             if meaning is None:
-                left.append(SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
+                left.append(SkippedPart(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
             elif current is not None:
                 current += _listed_texts(key[2])
         elif current is not None and line.strip():

@@ -16,7 +16,7 @@ from forged.errors import MemoryFormatError
 from forged.files import front_matter
 from forged.importing.categories import category_of
 from forged.importing.markdown import MarkdownStatement, cut
-from forged.importing.values import ImportBatch, ImportItem, ItemLink, SkippedItem
+from forged.importing.values import ImportBatch, ImportItem, ItemLink, SkippedPart
 from forged.memory import Relationship, Scope, default_category, one_form, time_ns
 
 KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
@@ -60,7 +60,7 @@ def batch_of_note(text: str, *, where: str, name: str, scope: str) -> ImportBatc
     found = cut(header.body)
     items: list[ImportItem] = []
     links: list[ItemLink] = []
-    left = [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    left = [SkippedPart(f"{where}:{first + skipped}", why) for first, _, why in found.left]
     for statement in found.statements:
         at = f"{where}:{statement.first + skipped}"
         if relation := _RELATION.fullmatch(statement.text):
@@ -69,22 +69,22 @@ def batch_of_note(text: str, *, where: str, name: str, scope: str) -> ImportBatc
         else:
             items.append(_item_of(statement, about, at, scope))
     if about.kind not in {"", "note"}:
-        left.append(SkippedItem(where, f"that it is of the type {about.kind[:40]!r}"))
+        left.append(SkippedPart(where, f"that it is of the type {about.kind[:40]!r}"))
     if header.others:
-        left.append(SkippedItem(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
+        left.append(SkippedPart(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
     return _batch_of_parts(items, links, left, about, where)
 
 
 def _batch_of_parts(
     items: Sequence[ImportItem],
     links: Sequence[ItemLink],
-    left: Sequence[SkippedItem],
+    left: Sequence[SkippedPart],
     about: _NoteHeader,
     where: str,
 ) -> ImportBatch:
     """Return the batch of a note; its first item gets the note's links, and its title as a link target."""
     if not items:
-        lost = [SkippedItem(where, "a note that says nothing but its title and relations")]
+        lost = [SkippedPart(where, "a note that says nothing but its title and relations")]
         return ImportBatch((), (*left, *lost))
     names = dict.fromkeys(filter(None, map(_link_key, (about.title, about.permalink))))
     head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
@@ -125,15 +125,15 @@ def _link_of(relation: re.Match[str]) -> ItemLink:
     return ItemLink(_link_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
 
 
-def _losses_of_link(relation: re.Match[str], where: str) -> list[SkippedItem]:
+def _losses_of_link(relation: re.Match[str], where: str) -> list[SkippedPart]:
     """Return the losses of a relation that becomes a link: its kind or its context."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
         []
         if name in _RELATIONS
-        else [SkippedItem(where, f"that the relation is {name!r}: it becomes relates-to")]
+        else [SkippedPart(where, f"that the relation is {name!r}: it becomes relates-to")]
     )
-    return [*lost, SkippedItem(where, "the context of a relation")] if relation[3] else lost
+    return [*lost, SkippedPart(where, "the context of a relation")] if relation[3] else lost
 
 
 def _header_of(values: Mapping[str, object], name: str) -> _NoteHeader:

@@ -18,7 +18,7 @@ from forged import __version__
 from forged.errors import StoreError
 from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
 from forged.importing.memory_files import MANIFEST, ExportedRoot, Manifest
-from forged.importing.values import SkippedItem
+from forged.importing.values import SkippedPart
 from forged.memory import Scope, utc_now
 
 _ODD = re.compile(r"[^\w.-]|^\.+")
@@ -29,7 +29,7 @@ class RootCopy(msgspec.Struct, frozen=True):
 
     root: Root
     files: tuple[tuple[str, bytes], ...]
-    left: tuple[SkippedItem, ...]
+    left: tuple[SkippedPart, ...]
 
 
 def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> RootCopy:
@@ -37,19 +37,19 @@ def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> RootCopy:
     root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)
     files: list[tuple[str, bytes]] = []
-    left: list[SkippedItem] = []
+    left: list[SkippedPart] = []
     for listing, folder in zip(scan(root).listings, root.folders, strict=True):
         for name, seen in sorted(listing.files.items()):
             path = os.path.join(listing.path, name)
             below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
             if seen.memory is None:
-                left.append(SkippedItem(below, f"not a memory: {seen.reason}"))
+                left.append(SkippedPart(below, f"not a memory: {seen.reason}"))
             elif path in withheld:
-                left.append(SkippedItem(below, "it is not used yet; `forgectl review` shows it"))
+                left.append(SkippedPart(below, "it is not used yet; `forgectl review` shows it"))
             else:
                 files.append((below, store.read(path)))
         if listing.reason:
-            left.append(SkippedItem(os.path.relpath(listing.path, top), listing.reason))
+            left.append(SkippedPart(os.path.relpath(listing.path, top), listing.reason))
     return RootCopy(root, tuple(files), tuple(left))
 
 

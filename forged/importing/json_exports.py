@@ -15,7 +15,7 @@ import msgspec
 from forged import memory
 from forged.errors import MemoryFormatError
 from forged.importing.categories import category_of
-from forged.importing.values import MOST_CHARS, ImportBatch, ImportItem, SkippedItem
+from forged.importing.values import MOST_CHARS, ImportBatch, ImportItem, SkippedPart
 from forged.memory import Category, Scope, time_ns
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -62,17 +62,17 @@ def is_claude_mem(found: Json) -> bool:
 def batch_of_mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
     """Return a mem0 export's items, of the user unless `scope` says otherwise, and parts skipped."""
     items: list[ImportItem] = []
-    left: list[SkippedItem] = []
+    left: list[SkippedPart] = []
     if isinstance(found, dict) and found.get("relations"):
-        left.append(SkippedItem(where, "the relations of its graph"))
+        left.append(SkippedPart(where, "the relations of its graph"))
     entries = _mem0_entries(found)
     if not entries:
-        left.append(SkippedItem(where, "it contains no list of memories"))
+        left.append(SkippedPart(where, "it contains no list of memories"))
     for number, entry in enumerate(entries, 1):
         at = f"{where}#{number}"
         text = _first_text(entry, "memory", "text", "data")
         if not isinstance(entry, dict) or not text or len(text) > MOST_CHARS:
-            left.append(SkippedItem(at, "an entry without a text that could be a memory"))
+            left.append(SkippedPart(at, "an entry without a text that could be a memory"))
             continue
         left += _unused_fields(entry, at)
         items.append(_mem0_item(entry, text, at, scope or Scope.USER.value))
@@ -98,14 +98,14 @@ def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> ImportItem:
     )
 
 
-def _unused_fields(entry: Entry, where: str) -> Iterator[SkippedItem]:
+def _unused_fields(entry: Entry, where: str) -> Iterator[SkippedPart]:
     """Yield a skipped item that names the fields of an entry without a place in a memory."""
     names = [
         name for name, value in entry.items() if name not in _MEM0_USED and value not in (None, "", [], {})
     ]
     if names:
         shown = ", ".join(sorted(name[:40] for name in names)[:8])
-        yield SkippedItem(where, f"fields that memories do not have: {shown}")
+        yield SkippedPart(where, f"fields that memories do not have: {shown}")
 
 
 # --- claude-mem ----------------------------------------------------------------------------------------
@@ -115,12 +115,12 @@ def batch_of_claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
     """Return a claude-mem export's observations and lessons as items of their projects, and parts skipped."""
     assert isinstance(found, dict)
     items: list[ImportItem] = []
-    left: list[SkippedItem] = []
+    left: list[SkippedPart] = []
     for number, entry in enumerate(_as_list(found.get("observations")), 1):
         at = f"{where}#observation-{number}"
         item = _observation_item(entry, at, scope) if isinstance(entry, dict) else None
         if item is None or len(item.text) > MOST_CHARS:
-            left.append(SkippedItem(at, "an entry without a text that could be a memory"))
+            left.append(SkippedPart(at, "an entry without a text that could be a memory"))
         else:
             items.append(item)
     for number, entry in enumerate(_as_list(found.get("summaries")), 1):
@@ -129,10 +129,10 @@ def batch_of_claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
         if isinstance(entry, dict) and learned and len(learned) <= MOST_CHARS:
             items.append(_claude_mem_item(entry, learned, Category.PATTERNS.value, at, scope))
         if unused := [name for name in _UNUSED_OF_SUMMARY if _first_text(entry, name)]:
-            left.append(SkippedItem(at, f"records of sessions are not imported: {', '.join(unused)}"))
+            left.append(SkippedPart(at, f"records of sessions are not imported: {', '.join(unused)}"))
     prompts = len(_as_list(found.get("prompts")))
     if prompts:
-        left.append(SkippedItem(where, f"{prompts:,} prompts, as they were typed"))
+        left.append(SkippedPart(where, f"{prompts:,} prompts, as they were typed"))
     return ImportBatch(tuple(items), tuple(left))
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files import FOLDERS, MAX_FILE_BYTES, parse
-from forged.importing.values import ImportBatch, ImportItem, SkippedItem
+from forged.importing.values import ImportBatch, ImportItem, SkippedPart
 from forged.memory import Scope
 
 MANIFEST = "forged-export.json"
@@ -88,4 +88,4 @@ def is_memory_folder(path: str) -> bool:
 
 def _skipped_batch(where: str, why: str) -> ImportBatch:
     """Return a batch with one skipped item."""
-    return ImportBatch((), (SkippedItem(where, why),))
+    return ImportBatch((), (SkippedPart(where, why),))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from forged.importing.values import ImportItem, SkippedItem, id_of_text
+from forged.importing.values import ImportItem, SkippedPart, id_of_text
 from forged.memory import Scope, one_form
 
 
@@ -42,32 +42,32 @@ class RepositoryPaths(msgspec.Struct, frozen=True):
 
 def plan_items(
     items: Iterable[ImportItem], places: RepositoryPaths
-) -> tuple[tuple[PlannedItem, ...], tuple[SkippedItem, ...]]:
+) -> tuple[tuple[PlannedItem, ...], tuple[SkippedPart, ...]]:
     """Return items with id and destination, in order, and those skipped: repeated or without destination."""
     moves: dict[tuple[Destination, str], PlannedItem] = {}
-    left: list[SkippedItem] = []
+    left: list[SkippedPart] = []
     for item in items:
         place = _destination(item, places)
         if place is None:
-            left.append(SkippedItem(item.where, _unknown_repository(item.repo)))
+            left.append(SkippedPart(item.where, _unknown_repository(item.repo)))
             continue
         move = PlannedItem(place, item.memory_id or id_of_text(item.text), item)
         first = moves.setdefault((place, move.memory_id), move)
         if first is not move:
-            left.append(SkippedItem(item.where, _duplicate_reason(item, first.item)))
+            left.append(SkippedPart(item.where, _duplicate_reason(item, first.item)))
     return tuple(moves.values()), tuple(left)
 
 
 def plan_links(
     moves: Sequence[PlannedItem], ids: Mapping[tuple[Destination, str], str]
-) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[SkippedItem, ...]]:
+) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[SkippedPart, ...]]:
     """Return the links of each planned item by its number, and the links without a target.
 
     `ids` are the final ids of planned items.
     """
     homes = {(move.place, key): move.memory_id for move in reversed(moves) for key in move.item.keys}
     found: dict[int, tuple[tuple[str, str], ...]] = {}
-    left: list[SkippedItem] = []
+    left: list[SkippedPart] = []
     for number, move in enumerate(moves):
         mine: dict[str, str] = {}
         for link in move.item.links:
@@ -77,7 +77,7 @@ def plan_links(
                 mine.setdefault(there, link.relationship)
             else:
                 left.append(
-                    SkippedItem(move.item.where, f"a link to {link.key[:80]!r}, which is not imported")
+                    SkippedPart(move.item.where, f"a link to {link.key[:80]!r}, which is not imported")
                 )
         found[number] = tuple(mine.items())
     return found, tuple(left)

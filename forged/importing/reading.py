@@ -20,7 +20,7 @@ from forged.files import FOLDERS, MAX_FILE_BYTES, front_matter
 from forged.importing import basic_memory, json_exports, memory_files
 from forged.importing.agent_rules import batch_of_rules
 from forged.importing.sources import SourceFile, Walk, read_file, repository_of
-from forged.importing.values import ImportBatch, ImportItem, SkippedItem
+from forged.importing.values import ImportBatch, ImportItem, SkippedPart
 from forged.memory import Scope, utc
 
 FORMS = ("rules", "forge", "basic-memory", "mem0", "claude-mem")
@@ -108,7 +108,7 @@ def _batch_of_wanted(top: str, asked: ReadOptions, wanted: Callable[[str], int],
         try:
             part = _batch_of_file(source, asked, alone=False)
         except MemoryFormatError as error:
-            part = ImportBatch((), (SkippedItem(source.where, str(error)),))
+            part = ImportBatch((), (SkippedPart(source.where, str(error)),))
         if part is not None:
             parts.append(part)
     return merge_batches([*parts, ImportBatch((), tuple(walk.left))])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from forged.errors import MemoryFormatError, WorkspaceError
-from forged.importing.values import SkippedItem
+from forged.importing.values import SkippedPart
 
 MEMORIES = ".forge"
 MOST_ENTRIES = 100_000
@@ -82,7 +82,7 @@ class Walk:
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
         """Take `wanted`, which returns the size limit for a path below the top, or 0."""
         self._with_memories = with_memories
-        self.left: list[SkippedItem] = []
+        self.left: list[SkippedPart] = []
         self._top = top
         self._wanted = wanted
         self._entries = 0
@@ -94,7 +94,7 @@ class Walk:
     def _files_below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
         """Yield the wanted files below a folder, to a limited depth."""
         if depth > MOST_DEPTH:
-            self.left.append(SkippedItem(below, f"lies more than {MOST_DEPTH} folders deep"))
+            self.left.append(SkippedPart(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
         for entry in self._listed(folder, below):
             where = f"{below}{entry.name}"
@@ -108,7 +108,7 @@ class Walk:
     def _files_of_folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
         """Yield the wanted files of a subfolder, unless it is one to pass by."""
         if entry.name == MEMORIES and not self._with_memories:
-            self.left.append(SkippedItem(where, "memories of forged; import that folder separately"))
+            self.left.append(SkippedPart(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._files_below(entry.path, f"{where}/", depth + 1)
 
@@ -121,11 +121,11 @@ class Walk:
         except OSError as error:
             if not below:
                 raise WorkspaceError(f"{folder} cannot be read: {error.strerror}") from error
-            self.left.append(SkippedItem(below, f"cannot be read: {error.strerror}"))
+            self.left.append(SkippedPart(below, f"cannot be read: {error.strerror}"))
             return []
         if len(found) > room:
             self.left.append(
-                SkippedItem(below or ".", f"more than {MOST_ENTRIES:,} files and folders; import it in parts")
+                SkippedPart(below or ".", f"more than {MOST_ENTRIES:,} files and folders; import it in parts")
             )
         self._entries += len(found[:room])
         return sorted(found[:room], key=lambda entry: entry.name)
@@ -133,17 +133,17 @@ class Walk:
     def _files_of_entry(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
         """Yield a file, or note it as skipped if it cannot be read within the limits."""
         if entry.is_symlink():
-            self.left.append(SkippedItem(where, "a symbolic link; import the file that it points to"))
+            self.left.append(SkippedPart(where, "a symbolic link; import the file that it points to"))
             return
         try:
             source = read_file(entry.path, where, most)
         except MemoryFormatError as error:
-            self.left.append(SkippedItem(where, str(error)))
+            self.left.append(SkippedPart(where, str(error)))
             return
         self._bytes += len(source.data)
         if self._bytes > MOST_BYTES:
             self.left.append(
-                SkippedItem(where, f"more than {_size_text(MOST_BYTES)} in all; import it in parts")
+                SkippedPart(where, f"more than {_size_text(MOST_BYTES)} in all; import it in parts")
             )
             return
         yield source

@@ -49,8 +49,8 @@ class ImportItem(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str = ""
 
 
-class SkippedItem(msgspec.Struct, frozen=True, order=True):
-    """Text that is not imported: its place and the reason, never the text."""
+class SkippedPart(msgspec.Struct, frozen=True, order=True):
+    """Part of an imported source or an exported root that is skipped: place and reason, never the text."""
 
     where: str
     why: str
@@ -60,7 +60,7 @@ class ImportBatch(msgspec.Struct, frozen=True):
     """Items and skipped parts of one or several sources; `formats` counts files by format."""
 
     items: tuple[ImportItem, ...] = ()
-    left: tuple[SkippedItem, ...] = ()
+    left: tuple[SkippedPart, ...] = ()
     formats: dict[str, int] = {}
 
 

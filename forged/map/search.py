@@ -256,14 +256,14 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def best(self, k: int) -> list[Ranked]:
         """Return the best k memories of all maps, best first; of equal ones the stale last, then by id."""
-        if k < 1 or not len(self._totals):
+        if k < 1 or not len(self._row_scores):
             return []
         if self.matches is None:
-            columns = top_columns(self._totals, k)
-            columns, scores = self._sort_columns(columns, self._totals[columns])
+            columns = top_columns(self._row_scores, k)
+            columns, scores = self._sort_columns(columns, self._row_scores[columns])
             return self._to_results(columns[:k], scores[:k])
         columns = self._top_columns(max(CANDIDATES, 2 * k))
-        scores = self._totals[columns]
+        scores = self._row_scores[columns]
         scores = smoothed(scores, self._unit_rows(columns), self._occasions(columns))
         columns, scores = self._sort_columns(columns, scores)
         return self._to_results(columns[:k], scores[:k])
@@ -334,8 +334,8 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             cosines[:, missing] = nearest * bm25[:, missing]
 
     @cached_property
-    def _totals(self) -> Scores:
-        """Total score of each row, (rows,); -inf without a vector or a matching word."""
+    def _row_scores(self) -> Scores:
+        """Score of each row over all queries, (rows,); -inf without a vector or a matching word."""
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
         shares = self.shares
@@ -395,8 +395,8 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _top_columns(self, k: int) -> Columns:
         """Return the k best columns that are not -inf, ordered only if more than k reach the last score."""
-        columns = top_columns(self._totals, k)
-        return columns if len(columns) <= k else self._sort_columns(columns, self._totals[columns])[0][:k]
+        columns = top_columns(self._row_scores, k)
+        return columns if len(columns) <= k else self._sort_columns(columns, self._row_scores[columns])[0][:k]
 
     def _sort_columns(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
         """Return columns and scores sorted by (-score, stale, id), the first map first."""

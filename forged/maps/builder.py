@@ -6,7 +6,7 @@ before and after the vectors come. Threads leave the loop free. Memories of a se
 their own, whose failures delay no map. Problems on disk are named and never raised.
 
 A large store has a base of rows and a few recent rows, so that an edit copies nothing large: a `Layout`. A
-`Layer` holds the memories of a root that one model embeds.
+`LayerBuilder` makes the map parts of one model.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class LayerDraft(msgspec.Struct, frozen=True, eq=False):
     missing: dict[bytes, str]
 
 
-class Layer:
-    """Memories of a root that one model embeds, or that have no vectors at all.
+class LayerBuilder:
+    """Builds a root's map parts from the memories that one model embeds, or that have no vectors.
 
     A layer of a `second` model adds its vectors to those of the map's own model; it has none of cues.
     """
@@ -298,7 +298,7 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
     """A map before it is frozen: one draft for each layer."""
 
     memories: tuple[Memory, ...]
-    layer_drafts: dict[Layer, LayerDraft]
+    layer_drafts: dict[LayerBuilder, LayerDraft]
     chains: Chains
 
     @property
@@ -311,8 +311,8 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
         }
 
     @property
-    def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, LayerDraft]]:
-        """Layer and draft of each model that has to embed texts."""
+    def lacking(self) -> dict[EmbeddingQueue, tuple[LayerBuilder, LayerDraft]]:
+        """LayerBuilder and draft of each model that has to embed texts."""
         found = self.layer_drafts.items()
         return {
             layer.queue: (layer, layer_draft)
@@ -361,11 +361,13 @@ class Builder:
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
         top, text = store.root.top, self._text_for_main_model
         own = maker(embedded=text if queue is not None else None)
-        self._main = Layer(own, queue, text, top=top, vector_pack=vector_pack)
-        self._layers: tuple[Layer, ...] = (self._main,)
+        self._main = LayerBuilder(own, queue, text, top=top, vector_pack=vector_pack)
+        self._layers: tuple[LayerBuilder, ...] = (self._main,)
         if second is not None:
             theirs = maker(embedded=self._without_allowed_secret, embeds_cues=False)
-            self._layers += (Layer(theirs, second, self._without_allowed_secret, top=top, second=True),)
+            self._layers += (
+                LayerBuilder(theirs, second, self._without_allowed_secret, top=top, second=True),
+            )
         self._map: VectorMap | None = None
         self._renew = self._retry = False  # requests for the next draft
 
@@ -481,7 +483,11 @@ class Builder:
         return MapDraft(memories, layer_drafts, self._chains(memories, (*removed, *added)))
 
     def _layer_draft(
-        self, layer: Layer, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
+        self,
+        layer: LayerBuilder,
+        memories: tuple[Memory, ...],
+        removed: Sequence[Memory],
+        added: Sequence[Memory],
     ) -> LayerDraft:
         """Return the next draft of a layer, from the memories of its model."""
         if self._second is not None:

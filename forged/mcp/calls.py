@@ -80,7 +80,7 @@ class Calls:
         try:
             given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
             return _make_result(self._run_in_workspace(self._tools[name], root, **given))
-        except tools.WrongArgument as wrong:
+        except tools.WrongToolArgument as wrong:
             return _make_result(str(wrong), failed=True)
         except CallError as why:
             return _make_result(str(why), failed=not why.off)

@@ -191,30 +191,30 @@ def recall_prompt(topic: str) -> Json:
     return {"description": f"What memory holds about {topic}", "messages": [message]}
 
 
-class WrongArgument(Exception):  # noqa: N818 - reads as its subject
-    """An invalid argument; the message is a sentence with the remedy."""
+class WrongToolArgument(Exception):  # noqa: N818 - reads as its subject
+    """An invalid argument of an MCP tool call; the agent gets the message as the tool's result."""
 
 
 def checked_arguments(tool: Json, given: object) -> Json:
-    """Return a call's arguments that are not null, checked by the schema. Raises WrongArgument."""
+    """Return a call's arguments that are not null, checked by the schema. Raises WrongToolArgument."""
     name, schema = tool["name"], tool["inputSchema"]
     assert isinstance(schema, dict)
     known = schema["properties"]
     if not isinstance(given, dict):
-        raise WrongArgument(f"the arguments of {name} are no object")
+        raise WrongToolArgument(f"the arguments of {name} are no object")
     there = {field: value for field, value in given.items() if value is not None}
     for field in there:
         if field not in known:
             takes = ", ".join(known) or "no arguments"
-            raise WrongArgument(f"{name} knows no {field[:40]!r}; it takes {takes}")
+            raise WrongToolArgument(f"{name} knows no {field[:40]!r}; it takes {takes}")
     for field in schema.get("required", ()):
         if field not in there:
-            raise WrongArgument(f"{field} is missing: {known[field]['description']}")
+            raise WrongToolArgument(f"{field} is missing: {known[field]['description']}")
     return {field: _checked_value(field, known[field], value) for field, value in there.items()}
 
 
 def _checked_value(field: str, schema: Json, value: object) -> object:
-    """Return an argument checked by its schema. Raises WrongArgument."""
+    """Return an argument checked by its schema. Raises WrongToolArgument."""
     if schema["type"] == "array":
         return _checked_list(field, schema, value)
     if schema["type"] == "integer":
@@ -223,32 +223,32 @@ def _checked_value(field: str, schema: Json, value: object) -> object:
 
 
 def _checked_list(field: str, schema: Json, value: object) -> list[str]:
-    """Return a list of texts checked by its schema. Raises WrongArgument."""
+    """Return a list of texts checked by its schema. Raises WrongToolArgument."""
     least, most = schema["minItems"], schema["maxItems"]
     if not isinstance(value, list) or not least <= len(value) <= most:  # type: ignore[operator]
-        raise WrongArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")
+        raise WrongToolArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")
     items = schema["items"]
     assert isinstance(items, dict)
     return [_checked_text(f"each of {field}", items, each) for each in value]
 
 
 def _checked_count(field: str, schema: Json, value: object) -> int:
-    """Return a whole number checked by its schema. Raises WrongArgument."""
+    """Return a whole number checked by its schema. Raises WrongToolArgument."""
     least, most = schema["minimum"], schema["maximum"]
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if not isinstance(whole, int) or isinstance(whole, bool) or not least <= whole <= most:  # type: ignore[operator]
-        raise WrongArgument(f"{field} must be a whole number from {least} to {most}")
+        raise WrongToolArgument(f"{field} must be a whole number from {least} to {most}")
     return whole
 
 
 def _checked_text(field: str, schema: Json, value: object) -> str:
-    """Return a text checked by its schema. Raises WrongArgument."""
+    """Return a text checked by its schema. Raises WrongToolArgument."""
     words = schema.get("enum")
     if isinstance(words, list):
         if value not in words:
-            raise WrongArgument(f"{field} must be one of {', '.join(words)}")
+            raise WrongToolArgument(f"{field} must be one of {', '.join(words)}")
     elif not isinstance(value, str) or not value.strip():
-        raise WrongArgument(f"{field} must be a text that says something")
+        raise WrongToolArgument(f"{field} must be a text that says something")
     elif len(value) > schema["maxLength"]:  # type: ignore[operator]
-        raise WrongArgument(f"{field} may have {schema['maxLength']} characters and has {len(value)}")
+        raise WrongToolArgument(f"{field} may have {schema['maxLength']} characters and has {len(value)}")
     return str(value)

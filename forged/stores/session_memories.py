@@ -187,8 +187,8 @@ class SessionMemories:
         return len(self._sessions)
 
     @property
-    def size(self) -> int:
-        """Estimated bytes of all memories."""
+    def estimated_bytes(self) -> int:
+        """Estimated bytes of the memories of all sessions."""
         return self._bytes
 
     def _make_room(self, newest: _SessionRows) -> None:

@@ -82,7 +82,8 @@ class Store(Protocol):
     def scope(self) -> str: ...
 
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str:
+        """Id of the agent or session that all its memories belong to, "" for none."""
 
     @property
     def name(self) -> str: ...

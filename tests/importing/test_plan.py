@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from forged.importing import Destination, RepositoryPaths, SkippedItem, plan_items, plan_links
+from forged.importing import Destination, RepositoryPaths, SkippedPart, plan_items, plan_links
 from forged.importing.values import ImportItem, ItemLink
 
 FORMS = ["NFC", "NFD"]
@@ -38,7 +38,7 @@ def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one()
         ("f", Destination("/w/other", "repo")),
     ]
     assert left == (
-        SkippedItem("x:5", "it belongs to the repository 'mail'; --into NAME=PATH says where that is"),
+        SkippedPart("x:5", "it belongs to the repository 'mail'; --into NAME=PATH says where that is"),
     )
 
 
@@ -80,9 +80,9 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
 
     assert [move.item.where for move in moves] == ["a:1", "c:3", "d.md"]
     assert left == (
-        SkippedItem("b:2", "same text as a:1"),
-        SkippedItem("e.md", "same text as d.md"),
-        SkippedItem("f.md", "another file has the same id: d.md"),
+        SkippedPart("b:2", "same text as a:1"),
+        SkippedPart("e.md", "same text as d.md"),
+        SkippedPart("f.md", "another file has the same id: d.md"),
     )
 
 

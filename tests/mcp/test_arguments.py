@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.mcp import tools
-from forged.mcp.tools import WrongArgument, checked_arguments
+from forged.mcp.tools import WrongToolArgument, checked_arguments
 from tests.mcp.test_messages import JSON
 
 KINDS = {"string": str, "integer": int, "array": list}
@@ -52,7 +52,7 @@ def test_what_is_right_comes_through_and_what_is_null_is_left_out():
     ],
 )
 def test_what_is_wrong_is_reported_with_what_to_write_instead(name, given, reported):
-    with pytest.raises(WrongArgument) as wrong:
+    with pytest.raises(WrongToolArgument) as wrong:
         of(name, **given)
 
     assert reported in str(wrong.value)
@@ -63,7 +63,7 @@ def test_whatever_a_model_writes_what_comes_through_fits_the_schema(tool, data):
     fields = st.sampled_from([*tool["inputSchema"]["properties"], "other"])
     try:
         found = checked_arguments(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
-    except WrongArgument:
+    except WrongToolArgument:
         return
     for field, value in found.items():
         assert isinstance(value, KINDS[tool["inputSchema"]["properties"][field]["type"]])

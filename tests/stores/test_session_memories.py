@@ -100,21 +100,21 @@ def test_of_101_memories_of_a_session_the_first_is_gone():
 def test_the_session_that_was_not_added_to_for_the_longest_makes_room_first():
     memories = SessionMemories(clock=Clock(), most_bytes=3 * 5000)
     for session in ("old", "young", "old", "young"):
-        memories.add(row(f"{session} {memories.size}", session))
+        memories.add(row(f"{session} {memories.estimated_bytes}", session))
 
     assert len(texts(memories, "old")) == 1
     assert len(texts(memories, "young")) == 2
-    assert memories.size <= 3 * 5000
+    assert memories.estimated_bytes <= 3 * 5000
 
 
 def test_a_memory_of_an_id_that_is_there_takes_its_place_and_its_room():
     memories = SessionMemories(clock=Clock())
     first = memories.add(row("one"))
-    size = memories.size
+    size = memories.estimated_bytes
     again = msgspec.structs.replace(first, memory=msgspec.structs.replace(first.memory, content="two"))
 
     assert memories.add(again) == again
-    assert (texts(memories), memories.size, memories.sessions) == (["two"], size, 1)
+    assert (texts(memories), memories.estimated_bytes, memories.sessions) == (["two"], size, 1)
 
 
 def test_what_is_there_has_another_revision_whenever_it_is_something_else():
