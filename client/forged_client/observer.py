@@ -134,6 +134,7 @@ class Observer(BaseObserver):
             return ended and not self._queue.waiting
 
     def start_closing(self) -> None:
+        """Begin to close without waiting."""
         self._reset_after_fork()
         with self._changed:
             self._closing = True

@@ -232,7 +232,7 @@ def test_disk_that_takes_nothing_is_explained_and_nothing_counted(directory, cal
 A, B, MANY = event(1), event(2), [event(number, "x" * 5000) for number in (2, 3, 4)]
 
 # What is done, step by step; the last one is cut short.
-DECIDED = [("put", B), ("decided", B.id, documents()), ("journal", B.id)]
+DECIDED = [("put", B), ("set_decision", B.id, documents()), ("journal", B.id)]
 DEAD = [*DECIDED, ("give_up", B, "no")]
 
 
