@@ -18,7 +18,7 @@ def ensure_utf8() -> None:
 
 
 def lazy_exports(package: str, **modules: Sequence[str]) -> Callable[[str], object]:
-    """Return a `__getattr__` that imports the modules of a package when one of their names is used.
+    """Return a module's `__getattr__` that imports a package's modules when one of their names is used.
 
     `modules` maps each module to its exported names. So the capture worker and the fast verbs of forgectl
     start without numpy, httpx and sqlite. Raises AttributeError for any other name.

@@ -31,12 +31,12 @@ class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
     user_id: str | None = None
 
     def apply(self, before: Facts) -> Facts:
-        """Return a copy of `before` with the given attributes changed."""
+        """Return attributes `before` with those changed that this patch sets."""
         given = msgspec.structs.asdict(self).items()
         return msgspec.structs.replace(before, **{name: each for name, each in given if each is not None})
 
     def problem(self, scope: str) -> str:
-        """Return why a memory of a scope cannot have these attributes, as a sentence, or ""."""
+        """Return why a memory of a scope cannot get these attributes: type, importance or metadata; or ""."""
         types = TYPES.get(scope, ())
         if self.memory_type and self.memory_type not in types:
             if not types:
@@ -51,7 +51,7 @@ UNCHANGED = FactsPatch()
 
 
 def patch_of(facts: Facts) -> FactsPatch:
-    """Return the patch that gives another memory the attributes which are set in `facts`."""
+    """Return the patch that sets on another memory those attributes which are set in `facts`."""
     return FactsPatch(
         facts.memory_type or None,
         facts.importance,
@@ -69,7 +69,7 @@ def carried_over(facts: Facts, scope: str) -> FactsPatch:
 
 
 def metadata_problem(metadata: object) -> str:
-    """Return why metadata, or a filter of the same form, is refused, or ""."""
+    """Return why metadata, or a filter of the same form, is refused: form, keys, depth or size; or ""."""
     if not isinstance(metadata, dict):
         return "metadata is not a JSON object"
     if len(metadata) > MOST_KEYS:
@@ -83,7 +83,7 @@ def metadata_problem(metadata: object) -> str:
 
 
 def _is_json(value: object, deep: int) -> bool:
-    """Return True if all JSON readers read this value alike and it has at most `deep` levels."""
+    """Return True if all JSON readers read a value alike, and it has at most `deep` levels."""
     match value:
         case None | bool():
             return True
@@ -101,7 +101,7 @@ def _is_json(value: object, deep: int) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Return True if UTF-8 and PostgreSQL can hold this text."""
+    """Return True if UTF-8 and PostgreSQL can hold a text: no lone surrogate, no NUL."""
     try:
         value.encode()
     except UnicodeEncodeError:

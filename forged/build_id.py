@@ -19,7 +19,7 @@ _URL_SAFE = str.maketrans("+/", "-_", "=")
 
 
 def build_id() -> str:
-    """Return 12 hexadecimal digits over the files of both installed packages; "" if unreadable."""
+    """Return 12 hexadecimal digits that identify the code of forged and its client; "" if unreadable."""
     try:
         lines = [
             line for dist, name in _PACKAGES for line in sorted(file_hashes(dist, _package_folder(name)))
@@ -38,7 +38,7 @@ def _package_folder(package: str) -> str:
 
 
 def file_hashes(dist: str, top: str) -> Iterator[str]:
-    """Yield path and SHA-256 of each file of a package, in the form of RECORD. Raises OSError."""
+    """Yield path and SHA-256 of each code file of a package, in the form of RECORD. Raises OSError."""
     above, name = os.path.split(top)
     for each in os.listdir(above):
         if each.startswith(f"{dist}-") and each.endswith(".dist-info"):

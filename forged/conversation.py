@@ -20,14 +20,14 @@ Speaker = Literal["user", "assistant"]
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """One message: role and text; `text` is never blank."""
+    """One message of a conversation: role user or assistant, and its text, which is never blank."""
 
     role: Speaker
     text: str
 
 
 def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[Utterance, ...]:
-    """Return the newest whole messages of at most `limit` characters, at least the end of the newest."""
+    """Return the newest whole messages of at most `limit` characters; at least the end of the newest."""
     count, room = 0, limit
     for utterance in reversed(utterances):
         room -= len(utterance.text)
@@ -40,7 +40,7 @@ def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[
 
 
 def as_text(utterances: Sequence[Utterance]) -> str:
-    """Return the conversation as blocks `role: text`, the form in all prompts."""
+    """Return a conversation as blocks `role: text`, the form in which all prompts contain it."""
     return "\n---\n".join(f"{utterance.role}: {utterance.text}" for utterance in utterances)
 
 
@@ -50,7 +50,7 @@ def last_user_text(utterances: Sequence[Utterance]) -> str:
 
 
 def _end(text: str, limit: int) -> str:
-    """Return the end of a text from a whole word on; half of a secret would not be recognized."""
+    """Return at most the last `limit` characters of a text, from a whole word on: no half of a secret."""
     end = text[-limit:]
     if len(text) <= limit or text[-limit - 1].isspace():
         return end

@@ -13,7 +13,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def summed(one: S, more: S) -> S:
-    """Return a copy of `one` with the integer fields of both added."""
+    """Return a copy of one record of counts, with the integer fields of another added."""
     pairs = ((name, getattr(one, name), getattr(more, name)) for name in one.__struct_fields__)
     return msgspec.structs.replace(one, **{name: a + b for name, a, b in pairs if isinstance(a, int)})
 
@@ -62,7 +62,7 @@ class Metrics(msgspec.Struct):
 
 
 class EgressRecord(msgspec.Struct, frozen=True):
-    """Counts of calls and text that left for one endpoint, or of failed calls; `tokens` may be estimated."""
+    """Counts for one host and purpose: calls that left, failed ones, texts, characters and tokens."""
 
     host: str
     purpose: str

@@ -30,19 +30,19 @@ ANSWERED = frozenset({"refused", "filtered", "cut", "empty", "unreadable"})
 
 
 class ForgedError(Exception):
-    """Base of all failures that forged explains. `code` is its word in a reply."""
+    """Base of all failures that forged explains to a person; `code` is its word in a reply."""
 
     code = "internal"
 
 
 class ConfigError(ForgedError):
-    """A configuration value is invalid; names the key, the value, the allowed values and the source."""
+    """A configuration value is invalid; the message names key, value, allowed values and source."""
 
     code = "configuration"
 
 
 class WorkspaceError(ForgedError):
-    """A workspace cannot be used; the message is a sentence that names it."""
+    """A workspace, agent id or directory cannot be used; the message is a sentence that names it."""
 
     code = "invalid"
 
@@ -60,7 +60,7 @@ class SecretFound(ForgedError):  # noqa: N818
 
 
 class ForgottenText(ForgedError):  # noqa: N818
-    """An agent writes a text that a person forgot; only a person can bring it back."""
+    """An agent tries to write a text that a person forgot; only a person can bring it back."""
 
     code = "forgotten"
 
@@ -76,7 +76,7 @@ class MemoryFormatError(ForgedError):
 
 
 class NoText(MemoryFormatError):  # noqa: N818
-    """A file is blank, so it is not a memory, and nothing is lost if it is skipped."""
+    """A file is blank, so it is no memory, but nothing is lost if it is skipped."""
 
 
 class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
@@ -84,35 +84,35 @@ class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
 
 
 class StoreError(ForgedError):
-    """A memory could not be written or removed."""
+    """Data could not be stored, read or removed on disk; the message says why and what to do."""
 
     code = "storage_error"
 
 
 class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
-    """A memory of this id is already on disk."""
+    """A memory of this id, or another file of its name, exists; files are never overwritten."""
 
     code = "conflict"
 
 
 class Conflict(StoreError):  # noqa: N818
-    """The base version of a write is not the newest one; the message names the newest."""
+    """The base of a write is not the newest version, or its key belongs to another request."""
 
     code = "conflict"
 
 
 class NoLongerWanted(StoreError):  # noqa: N818
-    """The text to be written was forgotten in the meantime."""
+    """A text was forgotten by a person before it could be written."""
 
 
 class MemoryNotFound(StoreError):  # noqa: N818
-    """No memory of this id is visible to the request."""
+    """A request names a memory whose id is unknown in the roots that it sees."""
 
     code = "not_found"
 
 
 class ProviderError(ForgedError):
-    """An embedding or chat endpoint failed.
+    """A call of an embedding or chat endpoint failed or was held back, for the reason in `reason`.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
     server, bad_reply; limit for a limit of forged, held while no text may leave; or one of `ANSWERED`.
@@ -137,7 +137,7 @@ class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
 
 
 class SharedError(ForgedError):
-    """The PostgreSQL server of a team could not do a request.
+    """The PostgreSQL server of a team could not do a request, for the reason in `reason`.
 
     `reason` is one word: unreachable, timeout, busy, refused (no access), not_installed, pgvector, schema,
     dimension, model, permission, invalid. The message is a sentence with the remedy, without a password or

@@ -32,7 +32,7 @@ class FairQueue:
         self._behind: dict[QueueClient, None] = {}  # their work under way waits for the threads
 
     def take_iteration(self) -> bool:
-        """Reserve this iteration of the loop; return False if it is taken already."""
+        """Reserve this iteration of the event loop for one piece of work; False if it is taken already."""
         if self._is_taken:
             return False
         self._is_taken = True
@@ -45,7 +45,7 @@ class FairQueue:
         self.take_iteration()
 
     def _serve_next(self) -> None:
-        """Let the next client that may work do one piece."""
+        """Let the next client that may work do one piece; those that wait for threads step aside."""
         self._is_taken = False
         while self._round and not self._is_taken:
             client = next(iter(self._round))
@@ -91,7 +91,7 @@ class QueueClient:
         self.queue.join(self)
 
     async def turn(self) -> None:
-        """Wait for the client's next turn."""
+        """Wait for the client's next turn to go on with work that is under way."""
         if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take_iteration():
             return
         waiting = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ class QueueClient:
         await waiting
 
     def hold(self) -> None:
-        """Give the client no turns until `release`."""
+        """Give the client no turns until `release`, so that its work waits."""
         self.is_held = True
 
     def release(self) -> None:
@@ -110,7 +110,7 @@ class QueueClient:
             self.queue.join(self)
 
     def go_on(self) -> bool:
-        """Do one waiting piece of work; return False if none may be done now."""
+        """Do one piece of work, what is under way before what is new; False if none may be done now."""
         if self.is_held:
             return False
         while self._going_on and not self.queue.in_threads:
@@ -130,7 +130,7 @@ async def turn() -> None:
 
 
 async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
-    """Run a long piece of work in a thread when it is its turn, and return its result."""
+    """Run long work in a thread when it is its turn, and return its result; work under way waits."""
     running = asyncio.get_running_loop().run_in_executor
     if (client := _client.get()) is None:
         return await running(thread, work)
@@ -199,7 +199,7 @@ class PrioritySemaphore:
                 turn.set_result(None)
 
     def close(self) -> None:
-        """Cancel all waiting callers."""
+        """Cancel all callers that wait for a slot."""
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
             turn.cancel()
@@ -212,7 +212,7 @@ def ignore_failure(work: asyncio.Future[Any]) -> None:
 
 
 def log_failure(work: asyncio.Future[Any]) -> None:
-    """Log a failure of background work."""
+    """Log the exception of background work that failed, with its name."""
     if not work.cancelled() and (error := work.exception()) is not None:
         name = work.get_name() if isinstance(work, asyncio.Task) else "a call"
         logger.error("background work failed work=%s", name, exc_info=error)

@@ -19,13 +19,13 @@ _MOST_NAME, _MOST_PATH = 256, 4096
 
 
 class PayloadError(ForgedError):
-    """The payload does not have the form of this harness's hooks."""
+    """A hook payload does not have the form of its harness's hooks; the message never quotes it."""
 
     code = "invalid"
 
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a session. `name` is the harness's word for it, `kind` the canonical one.
+    """Hook event of an agent's session: `name` is the harness's word for it, `kind` the canonical one.
 
     `source` is how a session started, who asked for a compaction, or why a session ended. `parent` is the
     session that it was forked from.
@@ -46,7 +46,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
-    """Return the event of a payload, or None for an ignored one. Raises PayloadError."""
+    """Convert a hook payload by its harness's `row`; None for an ignored event. Raises PayloadError."""
     fields = _decode_payload(payload)
     name, source = (
         _text_field(fields, ("hook_event_name",), _MOST_NAME),
@@ -75,12 +75,12 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
 
 
 def takes_context(event: HookEvent, row: Hooks) -> bool:
-    """Return True if the harness adds the answer to this event to the conversation."""
+    """Return True if the harness adds what the hook answers to this event to the conversation."""
     return event.name in row.context
 
 
 def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
-    """Return the JSON answer to a hook event: injection for the model, `lines` for the person; may be b""."""
+    """Return the JSON answer to a hook event: `injection` for the model, `lines` for the person; or b""."""
     answer: dict[str, object] = {}
     if injection and takes_context(event, row):
         answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": injection}
@@ -90,7 +90,7 @@ def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -
 
 
 def _decode_payload(payload: bytes) -> dict[str, object]:
-    """Return the fields of a JSON payload. Raises PayloadError."""
+    """Return the fields of a JSON payload, lone surrogates replaced. Raises PayloadError."""
     try:
         try:
             found = msgspec.json.decode(payload)
@@ -105,7 +105,7 @@ def _decode_payload(payload: bytes) -> dict[str, object]:
 
 
 def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
-    """Return True if a field has a value whose events the harness's row leaves out."""
+    """Return True if a field says that the event is one that the harness's row leaves out."""
     return any(
         fields[name] in values if values else bool(fields[name])
         for name, values in row.skipped.items()
@@ -114,7 +114,7 @@ def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
 
 
 def _text_field(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
-    """Return the first of these fields that is set; of a list its first text; "" if it is too long."""
+    """Return the first of these fields that is set, of a list its first text; "" if over `most` long."""
     for name in names:
         value = fields.get(name)
         first = value[0] if isinstance(value, list) and value else value

@@ -32,7 +32,7 @@ _PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """Settings of the log: `file` to rotate if stderr is that file; `journal` if journald reads stderr."""
+    """Level and form of the log: `file` is rotated if stderr is that file; `journal`: journald reads it."""
 
     level: str = "info"
     file: str = ""
@@ -40,7 +40,7 @@ class LogSettings(msgspec.Struct, frozen=True):
 
 
 def begin(settings: LogSettings) -> None:
-    """Configure logging of the whole process: lines on stderr, also for uncaught exceptions."""
+    """Configure logging of the whole process: limited lines on stderr, also for uncaught exceptions."""
     handler = LogHandler(settings)
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
@@ -62,7 +62,7 @@ def _log_uncaught(
 
 
 class _KindCount(msgspec.Struct):
-    """Count of lines of one kind in the current minute."""
+    """Count of log lines of one kind in the minute that began with its first one."""
 
     began: float
     level: int
@@ -70,14 +70,14 @@ class _KindCount(msgspec.Struct):
 
 
 class RateLimiter:
-    """Rate limiter of ten lines a minute for each kind, by logger and first line of the message."""
+    """Lets ten log lines a minute pass for each kind, by logger and first line, and counts the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kinds: dict[tuple[str, str], _KindCount] = {}
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Count a record of its kind; return True if it may be written now."""
+        """Count a log record of its kind; return True if it may be written, as one of ten in a minute."""
         key = (record.name, str(record.msg).partition("\n")[0])
         kind = self._kinds.get(key)
         if kind is None:
@@ -88,14 +88,14 @@ class RateLimiter:
         return kind.seen <= _A_MINUTE
 
     def take_summaries(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
-        """Return records that count those left out in past minutes, or until now; each count once."""
+        """Return log records that count the lines left out in past minutes, or until now; once each."""
         now = self._clock()
         over = [key for key, kind in self._kinds.items() if all_of_them or now >= kind.began + _MINUTE_S]
         return [summary for key in over if (summary := _summary_of(key, self._kinds.pop(key))) is not None]
 
 
 def _summary_of(key: tuple[str, str], kind: _KindCount) -> logging.LogRecord | None:
-    """Return the line that counts the records of a kind that were left out."""
+    """Return the log line that counts the lines of a kind beyond ten in a minute; None without any."""
     name, sentence = key
     if kind.seen <= _A_MINUTE:
         return None
@@ -118,13 +118,14 @@ class LogHandler(logging.Handler):
         self._rotate_if_large()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write counts of suppressed lines of past minutes, then the record if its kind has any left."""
         for summary in self._limiter.take_summaries():
             self._write(summary)
         if self._limiter.passes(record):
             self._write(record)
 
     def close(self) -> None:
-        """Write the counts of suppressed lines."""
+        """Write the counts of lines suppressed until now, and close the handler."""
         for summary in self._limiter.take_summaries(all_of_them=True):
             self._write(summary)
         super().close()
@@ -143,7 +144,7 @@ class LogHandler(logging.Handler):
         self._rotate_if_large()
 
     def _rotate_if_large(self) -> None:
-        """Rotate the log file if it has reached its limit."""
+        """Rotate the log file if stderr is that file and over its limit."""
         if self._file and os.fstat(_STDERR).st_size > MOST_BYTES:
             rotate(self._file)
 
@@ -156,7 +157,7 @@ def _write_line(line: bytes) -> None:
 
 
 def _is_stderr(path: str) -> bool:
-    """Return True if stderr is the regular file at this path."""
+    """Return True if stderr is the regular file at this path, so that it may be rotated."""
     try:
         there, ours = os.lstat(path), os.fstat(_STDERR)
     except (OSError, ValueError):
@@ -165,7 +166,7 @@ def _is_stderr(path: str) -> bool:
 
 
 def rotate(path: str) -> None:
-    """Copy the end of the log to its old file and empty it; safe if several processes do it at once.
+    """Copy the last 8 MB of a large log to its old file and empty it; safe in several processes at once.
 
     Lines written at that moment are lost. On a full disk the old file is lost.
     """
@@ -185,7 +186,7 @@ def rotate(path: str) -> None:
 
 
 def _copy_end(log: int, start: int, path: str, flags: int) -> None:
-    """Copy up to 8 MB of the log from `start` on to its old file."""
+    """Copy up to 8 MB of the log from `start` on to its old file; a failure is ignored."""
     try:
         old = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | flags, 0o600)
     except OSError:

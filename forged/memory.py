@@ -52,7 +52,7 @@ def default_category(scope: str) -> Category:
 
 
 class Trigger(StrEnum):
-    """Occasion on which a memory was written, in the words of the file format."""
+    """Occasion on which capture or a request wrote a memory, in the words of the file format."""
 
     CADENCE = "cadence"
     COMPACTION = "compaction"
@@ -60,14 +60,14 @@ class Trigger(StrEnum):
 
 
 class Related(msgspec.Struct, frozen=True, gc=False):
-    """A link to another memory; neither field is checked on read."""
+    """A link of a memory to another one, by id and relationship; neither is checked on read."""
 
     id: str
     relationship: str
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):
-    """A file that a memory depends on, by its path below the top of the repository.
+    """A file, or lines of it, that a memory depends on, by its path below the top of the repository.
 
     `lines`, "7" or "7-12", selects lines; empty means all. `hash` is that of their content when the memory
     was written; empty if only the path is known.
@@ -100,7 +100,7 @@ class EntityRelation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """Position of a memory in a document: number `index`, from 0, of `of`. `source` names the document."""
+    """Position of a memory in a document: number `index`, from 0, of `of`; `source` names the document."""
 
     document_id: str
     index: int
@@ -109,7 +109,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """One memory file. `scope` is that of its directory, whatever the file states.
+    """One memory as its file states it: text, front matter and links; `scope` is that of its directory.
 
     `content` is the body as text; bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
     matter of unknown keys, each line ended, and is written back unchanged. `origin` is what the file states;
@@ -149,12 +149,12 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def first_line(self) -> str:
-        """Return the first line with text, or ""."""
+        """Return the first line of the content that is not blank, or ""."""
         return self.content.strip().split("\n", 1)[0].strip()
 
     @property
     def age_key(self) -> tuple[int, int, str]:
-        """Return the sort key of versions; the greatest of a chain is its head."""
+        """Return the sort key by version, creation, id; the greatest of a chain of versions is its head."""
         return (self.version, time_ns(self.created_at), self.id)
 
 
@@ -173,7 +173,7 @@ _ID = operator.attrgetter("id")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """A file that was skipped or read in part, with the reason: a value, never an exception.
+    """A file of a root that was skipped or read in part, with the reason: a value, never an exception.
 
     `loses`: text of it is missing from some or all answers.
     """
@@ -189,7 +189,7 @@ def new_id() -> str:
 
 
 def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
-    """Return the ids with this prefix, of memories sorted by id; `mem_` may be left out."""
+    """Return the ids that begin with `text`, or `mem_` and it, of memories sorted by id."""
     text = one_form(text)
     found: list[str] = []
     for start in dict.fromkeys((text, f"mem_{text}")) if text else ():
@@ -259,7 +259,7 @@ def unchanged_ends(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[in
 
 
 def _common_length(is_same: Callable[[int, int], bool], most: int) -> int:
-    """Return the length of the common prefix, by blocks: ten times faster than one by one."""
+    """Return how long the common part is, up to `most`, by blocks: ten times faster than one by one."""
     at, step = 0, _STRETCH
     while at + step <= most and is_same(at, at + step):
         at += step

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that answers like a chat model, with all settings of a call.
+    """A user's program that answers like a chat model, with its command, environment and key.
 
     `name` is its name in lists, `row` describes its command line, `command` is the absolute path with the
     arguments before those of the row, `env` the environment passed to it, `key` the API key.

@@ -49,13 +49,13 @@ def working_directory() -> str:
 
 
 def is_bypassed(env: Mapping[str, str] | None = None) -> bool:
-    """Return True if FORGED_BYPASS is set: this process neither reads nor captures memories."""
+    """Return True if FORGED_BYPASS is set, except to 0, false or no: no memory is read or captured."""
     env = environment() if env is None else env
     return env.get("FORGED_BYPASS", "").strip().lower() not in {"", "0", "false", "no"}
 
 
 def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/user") -> str:
-    """Return the path of the daemon's socket; create nothing.
+    """Return the daemon's socket path: FORGED_SOCKET, else in a private runtime folder or `state_dir`.
 
     FORGED_SOCKET, else `$XDG_RUNTIME_DIR/forged/forged.sock`, else `/run/user/<uid>/forged/forged.sock`.
     Each directory counts only if this user owns it with mode 0700 and it is no symbolic link. Else
@@ -71,7 +71,7 @@ def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/u
 
 
 def state_dir(env: Mapping[str, str] | None = None) -> str:
-    """Return the user's state directory, `$XDG_STATE_HOME/forged` or the system's default; create nothing."""
+    """Return forged's state directory, `$XDG_STATE_HOME/forged` or the system's default; create nothing."""
     env = environment() if env is None else env
     state = env.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
@@ -81,7 +81,7 @@ def state_dir(env: Mapping[str, str] | None = None) -> str:
 
 
 def home(env: Mapping[str, str]) -> str:
-    """Return the user's home directory. Raises AddressError if HOME and the user database do not have it."""
+    """Return the home directory from HOME, else the user database. Raises AddressError if both lack it."""
     if (named := env.get("HOME", "")).startswith("/"):
         return named.rstrip("/")
     import pwd  # noqa: PLC0415 - only for a process without HOME
@@ -93,7 +93,7 @@ def home(env: Mapping[str, str]) -> str:
 
 
 def checked(path: str) -> str:
-    """Return the path if a socket can have it. Raises AddressError with the remedy.
+    """Return a socket path unchanged if it is absolute and not too long. Raises AddressError.
 
     A path of more than `MAX_PATH_BYTES` bytes is accepted where `open_short_path` finds a shorter name for
     it, as on Linux.
@@ -118,7 +118,7 @@ def checked(path: str) -> str:
 
 
 def open_short_path(path: str) -> tuple[str, int]:
-    """Return a name for `bind` and `connect`, and the directory to close afterwards, or -1.
+    """Return a name of a socket path that fits an address, and the directory to close after use, or -1.
 
     A path that fits is its own name. For a longer one the directory is opened; it must be this user's and
     closed to others. The caller closes it. Raises OSError, and AddressError for such a directory.

@@ -40,7 +40,7 @@ from forged_client.verbs import Verbs
 
 
 class AsyncClient(Verbs):
-    """Asyncio counterpart of `Client`: the same methods, awaited."""
+    """Asyncio counterpart of `Client`: one awaited method per verb; many calls share one connection."""
 
     def _start_disconnected(self) -> None:
         self._wire: AsyncConnection | None = None
@@ -48,7 +48,7 @@ class AsyncClient(Verbs):
         self._opening = asyncio.Lock()
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
+        """Send any request and return its reply, also for a bypass and, unless `strict`, a failed call."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
@@ -62,7 +62,7 @@ class AsyncClient(Verbs):
             return failed_reply(request, error)
 
     async def _send_parts(self, parts: Iterable[Capture]) -> Captured:
-        """Send the parts of a capture until one is refused; return one reply. A thread builds the parts."""
+        """Send a capture's parts, built in a thread, until one is refused; return one reply for all."""
         deadline, replies, walk = Deadline(self._timeout_s), list[Captured](), iter(parts)
         while (part := await asyncio.to_thread(next, walk, None)) is not None:
             replies.append(await self.ask(part, timeout_s=deadline.seconds()))
@@ -73,7 +73,7 @@ class AsyncClient(Verbs):
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
-        """Yield progress events over a connection of their own, as `Client.events`."""
+        """Yield the progress of builds over its own connection, for `timeout_s` in all (None: one day)."""
         request, wire = Events(workspace=workspace), None
         try:
             async with _limit_to(opening := Deadline(self._timeout_s), "connecting"):
@@ -93,7 +93,7 @@ class AsyncClient(Verbs):
                 wire.end(ReplyLost("the event stream is closed"))
 
     async def aclose(self) -> None:
-        """Close the connection; a later call opens a new one."""
+        """Close the connection: waiting requests fail, and a later call opens a new connection."""
         self._close_connection("the client was closed")
         await asyncio.sleep(0)  # the transport closes its socket meanwhile
 
@@ -106,7 +106,7 @@ class AsyncClient(Verbs):
         await self.aclose()
 
     async def _send_with_retry(self, request: Request[R], deadline: Deadline) -> Reply:
-        """Send a request and return the reply; send it again if the connection ended and that is safe."""
+        """Send a request and return the reply; if the connection ended and it is safe, send it once more."""
         try:
             return await self._send(request, deadline)
         except ConnectionLost as lost:
@@ -146,7 +146,7 @@ class AsyncClient(Verbs):
             wire.end(ReplyLost(reason))
 
     async def _connect_or_start(self, deadline: Deadline) -> AsyncConnection:
-        """Connect to the daemon; with `autostart`, start it if none listens."""
+        """Connect to the daemon; if none listens and `autostart` is set, start it and connect then."""
         address = self._socket_path()
         try:
             return await self._dial(address)
@@ -166,7 +166,7 @@ class AsyncClient(Verbs):
         raise AssertionError  # `retry_pauses` never ends
 
     async def _dial(self, address: str) -> AsyncConnection:
-        """Connect to a socket; try again while the daemon's backlog is full."""
+        """Connect to the daemon's socket; try again while its backlog is full. Raises DaemonUnavailable."""
         pauses = retry_pauses()
         while (opened := try_connect(address)) is None:  # noqa: ASYNC110 - no event announces room in the backlog
             await asyncio.sleep(next(pauses))
@@ -182,7 +182,7 @@ class AsyncClient(Verbs):
 
 @asynccontextmanager
 async def _limit_to(deadline: Deadline, doing: str) -> AsyncIterator[None]:
-    """Run the body; raise DeadlineExceeded when the deadline passes first."""
+    """Run the `with` body; raise DeadlineExceeded, with the step `doing`, when the deadline passes first."""
     try:
         async with asyncio.timeout(deadline.left(doing)):
             yield

@@ -35,7 +35,7 @@ _SHORT = 100_000
 
 
 class AsyncObserver(observer.BaseObserver):
-    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
+    """Hands over one session's events for capture, from asyncio; no method raises, `on_...` never wait.
 
     `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
     """
@@ -54,12 +54,12 @@ class AsyncObserver(observer.BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how often each outcome came back, and how many events are waiting."""
+        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
         return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        """Return the newest reply of the daemon; None before the first."""
+        """Return the daemon's newest reply to an event of this session; None before the first."""
         return self._queue.last_reply
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
@@ -86,7 +86,7 @@ class AsyncObserver(observer.BaseObserver):
         await self.aclose(_CLOSE_S)
 
     def observer_for_exit(self) -> observer.Observer | None:
-        """Return an `Observer` that takes over the pending events when the process ends, or None."""
+        """Return an `Observer` that sends the pending events when the process ends; None without events."""
         if self._queue.is_of_parent or not self._queue.waiting:
             return None
         self._queue.put_back()
@@ -95,7 +95,7 @@ class AsyncObserver(observer.BaseObserver):
         return heir
 
     def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Add an event to the queue and start the sending task; outside of a loop only add it."""
+        """Queue an event and, in a loop, start the sending task; a forked child drops its parent's events."""
         if self._queue.is_of_parent:
             self._set_up()
         self._queue.add(kind, snapshot)
@@ -119,7 +119,7 @@ class AsyncObserver(observer.BaseObserver):
     # Runs in the task.
 
     async def _send_all(self) -> None:
-        """Send the pending events; wait between failed attempts, and stop when the observer closes."""
+        """Send pending events until none is left or a close ends it; wait longer after each failure."""
         retry_s = observer.FIRST_RETRY_S
         try:
             while (event := self._queue.take()) is not None:
@@ -157,7 +157,7 @@ class AsyncObserver(observer.BaseObserver):
         return reply, verdict_on_part(asked, reply)
 
     async def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait before the next attempt; return False if the observer is closing."""
+        """Wait `seconds`, less if a close begins, and return True; return False if one had begun before."""
         if self._closing.is_set():
             return False
         with contextlib.suppress(TimeoutError):
@@ -173,5 +173,5 @@ def _retrieve_exception(task: asyncio.Task[None]) -> None:
 
 
 async def _build_next_part(walk: Iterator[Capture]) -> Capture | None:
-    """Build the next part in a thread; return None after the last one."""
+    """Build the next part of a capture in a thread; return None after the last one."""
     return await asyncio.to_thread(next, walk, None)

@@ -20,7 +20,7 @@ Mailbox = asyncio.Queue[Reply | ClientError]
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """One open connection that many requests share; belongs to the event loop in which it was made."""
+    """Asyncio connection to the daemon that concurrent requests share; belongs to the loop that made it."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock = sock
@@ -39,7 +39,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return await _next_reply(mailbox)
 
     async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
-        """Yield every reply to one request, until the error that ends the connection."""
+        """Yield every reply to one request, until the connection ends; then its error is raised."""
         with self._open_mailbox(request) as (mailbox, frame):
             await self._write(frame)
             while True:
@@ -108,7 +108,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 mailbox.put_nowait(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
-        """End the connection with the daemon's refusal, if it sent one, or with ReplyLost."""
+        """Fail the requests of a lost connection, with the daemon's refusal if it sent one, or ReplyLost."""
         if not self._ended:
             self._read_refusal()
         self.end(ReplyLost("the daemon closed the connection before it replied"))

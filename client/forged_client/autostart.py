@@ -35,7 +35,7 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class DaemonStart:
-    """A start of the daemon in progress, by this client or by another one; it may still fail."""
+    """Start of the daemon in progress, begun by the one of several clients that has the lock."""
 
     def __init__(self, begin: Callable[[], subprocess.Popen[bytes] | None], state: str) -> None:
         self._begin = begin
@@ -46,7 +46,7 @@ class DaemonStart:
         self._is_ours = self._try_lock()
 
     def proceed(self) -> None:
-        """Start the daemon, unless another client is about to; call it after each failed connection attempt.
+        """Start the daemon unless another client does, else check that it lives; for after a failed connect.
 
         A client that waited for the lock looks for a daemon once more before it starts one. Raises
         DaemonUnavailable if there is no trustworthy program. Raises DaemonEnded if the started daemon has
@@ -62,7 +62,7 @@ class DaemonStart:
             raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._state}/{LOG_NAME}", code)
 
     def release_lock(self) -> None:
-        """Release the lock, so that other waiting clients go on."""
+        """Release the lock on starting the daemon, if held, so that other waiting clients go on."""
         if self._lock >= 0:
             import fcntl  # noqa: PLC0415 - already loaded
 
@@ -71,7 +71,7 @@ class DaemonStart:
             self._lock = -1
 
     def _try_lock(self) -> bool:
-        """Take the lock without waiting; return True if this client may start the daemon."""
+        """Try to lock the start of the daemon; return True if this client may start it, or locks fail."""
         import fcntl  # noqa: PLC0415 - most calls find a daemon
 
         try:
@@ -121,7 +121,7 @@ def start_replacement(
 
 
 def trusted_executable(explicit: str | None, state: str) -> str:
-    """Return the real path of the daemon's program: `explicit`, else the record in the directory `state`.
+    """Return the checked real path of the daemon's program: `explicit`, else the record in `state`.
 
     Raises DaemonUnavailable with the defect of the program.
     """
@@ -186,7 +186,7 @@ def _start_unit(env: dict[str, str], deadline: Deadline, systemctl: tuple[str, .
 def _spawn(
     executable: str, address: str, env: dict[str, str], state: str, *options: str
 ) -> subprocess.Popen[bytes]:
-    """Start the daemon's program detached, with its output in the log; return the process."""
+    """Start the daemon's program detached, with output to the log and a thread that reaps it; return it."""
     import subprocess  # noqa: PLC0415 - see above
 
     output = _open_log(state)
@@ -212,7 +212,7 @@ def _spawn(
 
 
 def _open_log(state: str) -> int:
-    """Open the log file for the output of a daemon that is being started; return the descriptor."""
+    """Open the log file for a starting daemon's output; return its descriptor. Raises DaemonUnavailable."""
     log = f"{state}/{LOG_NAME}"
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)

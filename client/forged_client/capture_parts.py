@@ -25,7 +25,7 @@ _CHARACTER = 4
 
 
 class _MessagePiece(msgspec.Struct):
-    """A message, or a part of it that fits into a capture; `size` in bytes."""
+    """A message, or a part of a long one, that fits into a capture, with its size in bytes."""
 
     message: Message
     size: int
@@ -34,7 +34,7 @@ class _MessagePiece(msgspec.Struct):
 
 
 class SplitCapture:
-    """Iterable of the numbered captures of one message snapshot; each iteration builds them anew.
+    """Splits one message snapshot into numbered captures that fit into frames; each iteration builds anew.
 
     `meanwhile` is called between messages, for a sender that shares the interpreter.
     """
@@ -54,7 +54,7 @@ class SplitCapture:
         self.repaired = 0  # texts with a character that cannot be sent, in the last iteration
 
     def __iter__(self) -> Iterator[Capture]:
-        """Yield the captures, each with its number and their count."""
+        """Yield the captures of the snapshot, one at a time, each with its number and the count of all."""
         parts = self._fill_captures()
         first = next(parts)
         count = 1 + sum(1 for _ in parts)
@@ -62,7 +62,7 @@ class SplitCapture:
             yield msgspec.structs.replace(part, part=number, parts=count)
 
     def _fill_captures(self) -> Iterator[Capture]:
-        """Yield captures filled with pieces up to the limit; at least one, also for an empty window."""
+        """Yield captures filled with message pieces up to the limit; one without any for an empty window."""
         waiting: list[_MessagePiece] = []
         room = self._limit
         for piece in self._cut_messages():
@@ -74,7 +74,7 @@ class SplitCapture:
         yield self._make_capture(waiting)
 
     def _make_capture(self, pieces: list[_MessagePiece]) -> Capture:
-        """Return a capture with these pieces and the other fields of the request."""
+        """Return a copy of the request with the messages of these pieces, and if the first or last is cut."""
         return msgspec.structs.replace(
             self._request,
             messages=tuple(piece.message for piece in pieces),
@@ -83,7 +83,7 @@ class SplitCapture:
         )
 
     def _cut_messages(self) -> Iterator[_MessagePiece]:
-        """Yield the public messages as pieces; a long message is several."""
+        """Yield the window's messages without private spans as pieces, several for a long message."""
         self.repaired = 0
         for role, content in self._public_messages():
             size = sum(_FRAMING + len(each) for each in content if isinstance(each, str))
@@ -98,7 +98,7 @@ class SplitCapture:
                 yield from self._cut_long_message(role, content)
 
     def _public_messages(self) -> Iterator[tuple[str, tuple[str | ContentPart, ...]]]:
-        """Yield role and content of each message of the window, without private spans."""
+        """Yield role and content, without private spans, of each message of the window that has any left."""
         depth = 0  # private spans that a user message has opened and not closed
         for role, given, in_window in self._snapshot:
             self._meanwhile()
@@ -111,7 +111,7 @@ class SplitCapture:
                 yield role, content
 
     def _cut_long_message(self, role: str, content: tuple[str | ContentPart, ...]) -> Iterator[_MessagePiece]:
-        """Yield the pieces of a long message; each begins with the end of the one before."""
+        """Yield overlapping pieces of a long message's text, then one with its media."""
         text = "\n".join(each for each in content if isinstance(each, str))
         most = (self._limit - _FRAMING) // (1 if text.isascii() else _CHARACTER)
         starts = range(0, max(len(text) - CONTINUED_OVERLAP, 1), most - CONTINUED_OVERLAP)
@@ -148,7 +148,7 @@ def _cut_private_spans(given: Content, depth: int) -> tuple[tuple[str | ContentP
 
 
 def _make_message(role: str, content: tuple[str | ContentPart, ...]) -> Message:
-    """Return the shortest form of a message: a single text is no list of parts."""
+    """Return a message in its shortest form: with a single text, or else with a list of parts."""
     if len(content) == 1 and isinstance(content[0], str):
         return Message(role, content[0])
     return Message(role, tuple(ContentPart(text=each) if isinstance(each, str) else each for each in content))

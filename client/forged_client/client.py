@@ -40,14 +40,14 @@ from forged_client.verbs import Verbs
 
 
 class Client(Verbs):
-    """Blocking client of the daemon with one method per verb; verbs.py documents its settings."""
+    """Blocking client of the daemon that threads may share; one method per verb (settings: verbs.py)."""
 
     def _start_disconnected(self) -> None:
         self._connection: Connection | None = None
         self._locks: dict[int, LockType] = {}
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
+        """Send any request and return its reply, also for a bypass and, unless `strict`, a failed call."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
@@ -59,7 +59,7 @@ class Client(Verbs):
             return failed_reply(request, error)
 
     def _send_parts(self, parts: Iterable[Capture]) -> Captured:
-        """Send the parts of a capture until one is refused; return one reply for all of them."""
+        """Send a capture's parts within one deadline until one is refused; return one reply for all."""
         deadline, replies = Deadline(self._timeout_s), list[Captured]()
         for part in parts:
             replies.append(self.ask(part, timeout_s=deadline.seconds()))
@@ -70,7 +70,7 @@ class Client(Verbs):
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> Generator[Progress, None, None]:
-        """Yield progress events over a connection of their own, for `timeout_s` in all (None: one day).
+        """Yield the progress of builds over its own connection, for `timeout_s` in all (None: one day).
 
         The status of the last value is the reason that the stream ended; with `strict` that is raised
         instead.
@@ -90,7 +90,7 @@ class Client(Verbs):
                 connection.close()
 
     def close(self) -> None:
-        """Close the connection; a later call opens a new one."""
+        """Close the connection once no thread's call uses it; a later call opens a new connection."""
         with self._lock_of_process():
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -105,7 +105,7 @@ class Client(Verbs):
         self.close()
 
     def _send_with_retry(self, request: Request[R], deadline: Deadline) -> Reply:
-        """Wait for other threads' calls, then send the request; send it again if that is safe."""
+        """Send a request when no other thread does; if the connection ended and it is safe, once more."""
         lock, doing = self._lock_of_process(), "waiting for another thread's call"
         if not lock.acquire(timeout=deadline.left(doing)):
             raise deadline.exceeded(doing)
@@ -134,7 +134,7 @@ class Client(Verbs):
         return reply
 
     def _take_connection(self) -> Connection | None:
-        """Return the kept connection, out of service until a reply has come over it; None if unusable."""
+        """Take the kept connection out of the client until a reply has come over it; None if unusable."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_usable():
             connection.close()
@@ -142,7 +142,7 @@ class Client(Verbs):
         return connection
 
     def _connect(self, deadline: Deadline) -> Connection:
-        """Connect within the deadline. Raises DaemonUnavailable also when the deadline passes first."""
+        """Connect to the daemon or start it. Raises DaemonUnavailable, also when the deadline passes."""
         try:
             return self._connect_or_start(self._socket_path(), deadline)
         except DeadlineExceeded as error:
@@ -150,7 +150,7 @@ class Client(Verbs):
             raise DaemonUnavailable(str(error)) from error
 
     def _connect_or_start(self, address: str, deadline: Deadline) -> Connection:
-        """Connect to the daemon; with `autostart`, start it if none listens."""
+        """Connect to the daemon; if none listens and `autostart` is set, start it and connect then."""
         try:
             return Connection(dial(address, deadline), self._name)
         except DaemonAbsent:

@@ -25,14 +25,14 @@ class Connection:
         self._pid = os.getpid()
 
     def is_usable(self) -> bool:
-        """Return False in a forked child, whose bytes would mix with its parent's, and after a hang-up."""
+        """Return True unless the daemon has hung up or this is a forked child, whose bytes would mix in."""
         if self._pid != os.getpid():
             return False
         self._sock.setblocking(False)
         return not has_hung_up(self._sock)
 
     def ask(self, request: Request[R], deadline: Deadline) -> Reply:
-        """Send one request and return its reply."""
+        """Send one request and return its reply, skipping replies to requests that were given up."""
         number = self._send(request, deadline)
         while True:
             for reply in self._receive(deadline):
@@ -40,18 +40,18 @@ class Connection:
                     return reply
 
     def stream(self, request: Request[R], deadline: Deadline) -> Iterator[Reply]:
-        """Yield every reply to one request, until the connection ends with ReplyLost."""
+        """Yield every reply to one request, until the connection ends (ReplyLost) or the deadline passes."""
         number = self._send(request, deadline)
         while True:
             yield from (reply for reply in self._receive(deadline) if reply.id == number)
 
     def close(self) -> None:
-        """Close the socket in this process alone."""
+        """Close the connection in this process alone; it stays open in a forked child or parent."""
         # No shutdown(): in a forked child that would end the parent's connection too.
         self._sock.close()
 
     def _send(self, request: Request[R], deadline: Deadline) -> int:
-        """Send a request and return its id."""
+        """Send a request and return its id. Raises ConnectionLost, or the refusal that the daemon sent."""
         number, frame = self._exchange.encode_request(request)
         doing = "sending the request"
         try:
@@ -65,7 +65,7 @@ class Connection:
         return number
 
     def _receive(self, deadline: Deadline) -> list[Reply]:
-        """Wait for bytes and return the replies that they complete."""
+        """Wait for bytes and return the replies that they complete. Raises ReplyLost or DeadlineExceeded."""
         doing = "waiting for the reply"
         try:
             self._sock.settimeout(deadline.left(doing))

@@ -30,7 +30,7 @@ _PathStep = tuple[str, os.stat_result]
 
 
 def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
-    """Return the environment of a daemon that will listen at `address`.
+    """Return the environment of a daemon at `address`: HOME, LANG, TZ, trusted folders of PATH and XDG_*.
 
     Raises DaemonUnavailable with the remedy if it would have another home or socket than its client.
     """
@@ -58,13 +58,13 @@ def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
 
 
 def _is_zone(text: str) -> bool:
-    """Return True for a zone's name or rule, False for a path, which the C library would read."""
+    """Return True if a TZ text is a zone's name or rule, and not a path, which the C library would read."""
     is_relative = text[0] not in "/:." and ".." not in text
     return is_relative and all(sign.isalnum() or sign in _ZONE_SIGNS for sign in text)
 
 
 def check_program(path: str) -> None:
-    """Check that no workspace can have made the program at this real path. Raises DaemonUnavailable."""
+    """Check that a program is this user's or root's, outside the working tree. Raises DaemonUnavailable."""
     tree = _outermost_work_tree(working_directory())
     if tree and f"{path}/".startswith(f"{tree}/"):
         raise DaemonUnavailable(
@@ -88,7 +88,7 @@ def check_program(path: str) -> None:
 
 
 def folder_problem(path: str, *, shared: bool = False) -> str:
-    """Return the reason that `path` is no trusted folder of this user; empty if it is one.
+    """Return the reason not to trust a folder (not this user's alone, in a git work tree); else empty.
 
     A folder that does not exist yet is judged by the folder that would hold it. `shared`: it must exist, and
     root may own it.
@@ -166,7 +166,7 @@ def _link_folders(way: list[_PathStep]) -> Iterator[str]:
 
 
 def _outermost_work_tree(directory: str) -> str:
-    """Return the outermost git working tree around a directory, or "" if it holds the home."""
+    """Return the outermost git working tree around a directory, else it; "" if that holds the home."""
     if not directory:
         return ""
     outermost = [*_work_trees(directory)][-1:] or [directory]
@@ -193,7 +193,7 @@ def _home_of_user() -> str:
 
 
 def _make_refusal(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
-    """Return the error for an untrusted folder, with the reason and the remedy."""
+    """Return the error for an untrusted home or socket folder, with the reason and the remedy."""
     return DaemonUnavailable(
         f"cannot start the daemon: {what} ({path}) must be a folder that only you can write to, outside of "
         f"git work trees: {why}; {remedy}, or run `forged serve` yourself"

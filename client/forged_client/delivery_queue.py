@@ -42,7 +42,7 @@ _ANSWERS = frozenset({"ok", "empty", "disabled"})
 
 
 def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
-    """Return the verdict on a reply; `is_whole`: the reply has to say that the daemon has all parts."""
+    """Return the verdict on a reply: settled, again or odd; `is_whole`: it must say that all parts are in."""
     if reply.outcome == "rejected" and reply.reason.startswith(_PASSING_REASONS):
         return "again"
     if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):
@@ -58,7 +58,7 @@ def verdict_on_part(part: Capture, reply: Captured) -> Verdict:
 
 
 def verdict_on_error(error: ClientError) -> Verdict:
-    """Return the verdict on a call that failed."""
+    """Return the verdict on a failed call: again, odd (perhaps never), or settled if it is hopeless."""
     if isinstance(error, RequestFailed):
         if error.code in _PASSING_CODES:
             return "again"
@@ -69,7 +69,7 @@ def verdict_on_error(error: ClientError) -> Verdict:
 
 
 class PendingEvent:
-    """An event that is not delivered yet, with the number of doubtful replies to it."""
+    """A turn, compaction or session's end that is not delivered yet, with its count of doubtful replies."""
 
     __slots__ = ("id", "kind", "odd", "snapshot")
 
@@ -80,20 +80,20 @@ class PendingEvent:
         self.odd = 0  # doubtful replies, which may be due to the event
 
     def request(self, workspace: str, session_id: str, agent: str) -> Capture:
-        """Return the capture of this event; each attempt has the same id."""
+        """Return the event's capture, still without messages; each attempt has the same id."""
         return Capture(
             workspace=workspace, session_id=session_id, kind=self.kind, event_id=self.id, agent=agent
         )
 
     def covers(self, other: PendingEvent) -> bool:
-        """Return True if another event's text is the beginning of this one's."""
+        """Return True if this turn or session's end begins with all text of another turn, so replaces it."""
         return (
             self.kind in (_TURN, _END) and other.kind == _TURN and self.snapshot.begins_with(other.snapshot)
         )
 
 
 class DeliveryQueue:
-    """The undelivered events of one session, in the process that created it, with counts of outcomes."""
+    """Queue of the undelivered events of one session, in the process that made it; counts outcomes."""
 
     def __init__(self) -> None:
         self.last_reply: Captured | None = None
@@ -107,12 +107,12 @@ class DeliveryQueue:
 
     @property
     def is_of_parent(self) -> bool:
-        """Return True if this process was forked since; the parent sends the pending events."""
+        """Return True in a process forked after the queue was made; the parent sends the pending events."""
         return self._pid != os.getpid()
 
     @property
     def has_next(self) -> bool:
-        """Return True if an event can be taken."""
+        """Return True if an event is pending, not counting one in hand."""
         return bool(self._turns or self._lasting)
 
     @property
@@ -120,12 +120,12 @@ class DeliveryQueue:
         return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
 
     def counts(self) -> Mapping[str, int]:
-        """Return how often each outcome came back, and how many events are waiting."""
+        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
         waiting = self.waiting
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def add(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Add an event; it replaces pending turns with a beginning of its text. Above a limit drop one."""
+        """Queue an event in place of pending turns that its text begins with; above a limit drop one."""
         self._made += 1
         event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:
@@ -139,7 +139,7 @@ class DeliveryQueue:
             self._counts["dropped"] += 1
 
     def take(self) -> PendingEvent | None:
-        """Return the next event, turns last; it is in hand until it is answered or put back."""
+        """Return the next pending event, turns last, or None; it is in hand until answered or put back."""
         if self._lasting:
             self._in_hand = self._lasting.popleft()
         elif self._turns:
@@ -147,7 +147,7 @@ class DeliveryQueue:
         return self._in_hand
 
     def record_reply(self, event: PendingEvent, reply: Captured, verdict: Verdict, repaired: int) -> bool:
-        """Count the reply to the event in hand; return True if it is settled, else it is pending again."""
+        """Count a reply; return True if the event is settled or given up, else make it pending again."""
         self.last_reply = reply
         self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
         event.odd += verdict == "odd"
@@ -160,7 +160,7 @@ class DeliveryQueue:
         return True
 
     def put_back(self) -> None:
-        """Make the event in hand pending again, if there is one."""
+        """Make the event in hand pending again, unless a pending one with all its text replaces it."""
         event, self._in_hand = self._in_hand, None
         if event is None:
             return

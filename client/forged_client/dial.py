@@ -48,7 +48,7 @@ class Deadline:
         self._at = monotonic() + self._seconds
 
     def seconds(self) -> float:
-        """Return the seconds left; 0 when it has passed."""
+        """Return the seconds left until the deadline; 0 when it has passed."""
         return max(self._at - monotonic(), 0.0)
 
     def left(self, doing: str) -> float:
@@ -93,7 +93,7 @@ def try_connect(path: str) -> _socket.socket | None:
 
 
 def dial(path: str, deadline: Deadline) -> _socket.socket:
-    """Connect as `try_connect`, but wait for room in the backlog. Raises DeadlineExceeded too."""
+    """Connect to a socket path as `try_connect`, but wait for room in the backlog, until the deadline."""
     pauses = retry_pauses()
     while (sock := try_connect(path)) is None:
         left = deadline.left("connecting: the daemon does not accept")
@@ -102,7 +102,7 @@ def dial(path: str, deadline: Deadline) -> _socket.socket:
 
 
 def retry_pauses() -> Iterator[float]:
-    """Yield seconds between attempts: short at first, because a new daemon is soon up."""
+    """Yield the seconds between connection attempts, for ever: few at first, as a new daemon is soon up."""
     pause = 0.002
     while True:
         yield pause
@@ -132,7 +132,7 @@ def _connect_error(path: str, error: OSError) -> DaemonUnavailable:
 
 
 def _check_owner(sock: _socket.socket) -> None:
-    """Check that this user or root owns the listener. Raises DaemonUnavailable."""
+    """Check that this user or root owns a connected socket's listener. Raises DaemonUnavailable."""
     # The request holds conversation text, so a listener of another user gets none of it.
     if not hasattr(_socket, "SO_PEERCRED"):
         return

@@ -20,7 +20,7 @@ Need = Literal["workspace", "memory", "retrieval", "state"]
 
 
 def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
-    """Return the annotation of a request's text with its allowed words; the daemon checks them."""
+    """Return the annotation of a request's text field with its allowed words; the daemon checks them."""
     return msgspec.Meta(extra={"what": what, "words": tuple(words)})
 
 
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
-    """Base of requests; `R` is the reply. The class holds all facts about a verb.
+    """Base of requests, with the facts about a verb: effect, needs, limits, paths and type of reply `R`.
 
     If something that a verb `needs` is off, its reply is `disabled`. A verb that is not `repeatable` could
     be carried out twice, so it is not sent again when the connection ends. A `bypassable` verb is not sent
@@ -62,7 +62,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     @property
     def only_shows(self) -> bool:
-        """Return True for a write's request that only shows its effect or its choices."""
+        """Return True for a write that, by its options, only shows its effect or choices; here False."""
         return False
 
     @property
@@ -72,7 +72,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     @classmethod
     def reply_type(cls) -> type[R]:
-        """Return the class of the reply."""
+        """Return the class of replies to this verb, from its generic base. Raises TypeError without one."""
         for base in cls.__mro__:  # the first base that names the reply, for a verb with options
             for named in vars(base).get("__orig_bases__", ()):
                 if args := get_args(named):
@@ -81,12 +81,12 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         raise TypeError(f"{cls.__name__} names no reply")
 
     def with_seen(self) -> Request[R]:
-        """Return the request with device and inode of its paths in this process; calls stat."""
+        """Return the request with `seen`, device and inode of its paths in this process, unless it has it."""
         found = {path: identity_of(path) for path in self._named_paths() if os.path.isabs(path)}
         return replace(self, seen=found) if found and not self.seen else self
 
     def _named_paths(self) -> Iterator[str]:
-        """Yield the paths in the fields that `paths` names."""
+        """Yield the request's paths, from the fields in `paths`; files become paths in the workspace."""
         for name in self.paths:
             value = getattr(self, name, None)
             if isinstance(value, str):

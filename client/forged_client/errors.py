@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """Any failure of a call."""
+    """Base of the errors of a call; a client that is not `strict` makes `status` and message a reply."""
 
     status = "error"
 
@@ -20,7 +20,7 @@ class AddressError(ClientError):
 
 
 class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it names, like those below
-    """The daemon could not be reached."""
+    """Base for a daemon that could not be reached, started or trusted, or whose connection ended."""
 
     status = "unavailable"
 
@@ -30,7 +30,7 @@ class DaemonAbsent(DaemonUnavailable):
 
 
 class DaemonEnded(DaemonUnavailable):
-    """The started daemon has exited; `exit_code` is one of sysexits (78: configuration)."""
+    """The daemon that this client started has exited; `exit_code` is one of sysexits (78: configuration)."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class DaemonEnded(DaemonUnavailable):
 
 
 class DeadlineExceeded(DaemonUnavailable):
-    """The total deadline over connect, send and receive passed."""
+    """The deadline of a whole call passed while connecting, starting the daemon, sending or receiving."""
 
     status = "timeout"
 
@@ -48,7 +48,7 @@ class ConnectionLost(DaemonUnavailable):
 
 
 class ReplyLost(ConnectionLost):
-    """The connection ended between request and reply; `error`, as it may have been carried out."""
+    """The connection ended before the reply; status `error`, as the request may have been carried out."""
 
     status = "error"
 
@@ -67,8 +67,8 @@ class RequestFailed(ClientError):  # noqa: N818
 
 
 class MalformedFrame(ClientError):  # noqa: N818
-    """Bytes that are not a message of this protocol."""
+    """Received bytes are no message of this protocol, or a reply has another type than expected."""
 
 
 class FrameTooLarge(ClientError):  # noqa: N818
-    """A frame is above its size limit; its body was dropped."""
+    """A frame is above its size limit: a request is not sent, and a received one ends the connection."""

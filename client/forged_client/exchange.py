@@ -53,7 +53,7 @@ class Exchange:
         return arrived
 
     def _encode_hello(self) -> bytes:
-        """Return the frame of the connection's first request, with versions and the client's name."""
+        """Return the frame of hello, a connection's first request: versions, the client's name, and pid."""
         return encode(
             protocol.Hello(
                 id=_HELLO_ID,
@@ -79,7 +79,7 @@ class Exchange:
 
 
 def with_key(request: protocol.Request[protocol.R]) -> protocol.Request[protocol.R]:
-    """Return the request with a new key, if its class is carried out once for each key."""
+    """Return the request with a new key, if its class has keys (carried out once) and it has none yet."""
     if getattr(request, "key", None) == "":
         return msgspec.structs.replace(request, key=os.urandom(16).hex())
     return request

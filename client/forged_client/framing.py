@@ -49,18 +49,18 @@ _heads = msgspec.msgpack.Decoder(FrameHead)
 
 
 def encode(message: Request[R] | Reply) -> bytes:
-    """Return one frame with its header. Raises TypeError, ValueError or OverflowError for other values."""
+    """Return a message as one frame with its length. Raises TypeError, ValueError or OverflowError."""
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of the time of encoding in place
 
 
 def decode_request(body: bytes | memoryview) -> Request[Any]:
-    """Return a request of this version. Raises MalformedFrame with the wrong field."""
+    """Return the request in a frame's body. Raises MalformedFrame with the wrong field."""
     return _decode(_request_decoder(), body)
 
 
 def decode_reply(body: bytes | memoryview) -> Reply:
-    """Return a reply of this version. Raises MalformedFrame."""
+    """Return the reply in a frame's body, of any type. Raises MalformedFrame."""
     return _decode(_reply_decoder(), body)
 
 

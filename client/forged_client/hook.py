@@ -47,7 +47,7 @@ _PATH = 103 if sys.platform == "darwin" else 107
 
 
 def main(arguments: list[str]) -> None:
-    """Run the hook and end the process."""
+    """Run the hook within 2.5 s, print the daemon's answer if there is one, and end the process with 0."""
     try:
         for number in _SIGNALS:
             _signal.signal(number, _exit_on_signal)
@@ -72,7 +72,7 @@ def _exit_on_signal(*_: object) -> None:
 
 
 def _read_stdin() -> bytes:
-    """Return all of stdin, or nothing if it is too long."""
+    """Return all of stdin; nothing if it has 32 MiB or more."""
     data: list[bytes] = []
     while sum(map(len, data)) < READ:
         data.append(posix.read(0, 1 << 20))
@@ -91,7 +91,7 @@ def _is_bypassed(env: "Mapping[bytes, bytes]") -> bool:
 
 
 def is_headless(signs: "list[bytes]", proc: bytes = b"/proc") -> bool:
-    """Return True if one of these signs shows that a script runs the harness; False if none is readable."""
+    """Return True if a sign, a variable or an argument of the harness, shows that a script runs it."""
     named = [each.partition(b"=") for each in signs if not each.startswith(b"-")]
     if any(posix.environ.get(name) == value for name, is_named, value in named if is_named):
         return True
@@ -123,7 +123,7 @@ def _read_file(path: bytes) -> bytes:
 
 
 def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = False) -> bytes:
-    """Send a payload to the daemon and return its answer, before `ends` of the monotonic clock."""
+    """Return the daemon's answer to a payload before `ends`, or a notice of a wrong address or version."""
     if len(payload) > SENT:
         payload = bytes(_import_slow_path().shortened(payload, SENT))
     try:
@@ -229,7 +229,7 @@ def _receive_exactly(sock: _socket.socket, size: int) -> bytes:
 
 
 def _connect_or_start(ends: float) -> _socket.socket:
-    """Return a connection to the daemon, which is started if none listens."""
+    """Return a connection to this user's or root's daemon before `ends`; start it if none listens."""
     path = address(posix.environ)
     try:
         if path and len(path) <= _PATH:

@@ -23,7 +23,7 @@ _LONGEST_WORD = 16_000
 
 
 def connect_or_start(within_s: float) -> _socket.socket:
-    """Return a blocking connection to the daemon, which is started if none listens yet.
+    """Return a blocking connection to the daemon within `within_s` seconds; start it if none listens.
 
     Raises ClientError.
     """
@@ -71,7 +71,7 @@ def protocol_notice(message: bytes, payload: bytes) -> bytes:
 
 
 def _notice(why: str, payload: bytes) -> bytes:
-    """Return the answer to a session's start with this notice; empty for other events."""
+    """Return the output of a hook that shows this notice at a session's start; empty for other events."""
     event = json.loads(payload)
     if event.get("hook_event_name") != "SessionStart" or event.get("source") in {"clear", "compact"}:
         return b""
@@ -103,7 +103,7 @@ def paths(payload: bytes, most: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def _cut_texts(value: object, longest: int) -> object:
-    """Return the value with its texts cut; a `<private>` span before the cut stays hidden."""
+    """Return a JSON value with each text cut to `longest` at a blank, as half a secret is not recognized."""
     if isinstance(value, dict):
         return {name: _cut_texts(each, longest) for name, each in value.items()}
     if isinstance(value, list):

@@ -45,7 +45,7 @@ Content = str | tuple[str | ContentPart, ...]
 
 
 class MessageSnapshot:
-    """Role and content of the messages of user and assistant, in one flat list.
+    """References to role and content of the user and assistant messages at one time, to be read later.
 
     Messages before `start` are before the summary; they are kept for the private spans that they may open.
     """
@@ -68,11 +68,11 @@ class MessageSnapshot:
 
     @property
     def characters(self) -> int:
-        """Count the characters to read, roles included."""
+        """Return the number of characters in the snapshot, roles and earlier messages included."""
         return sum(map(_count_characters, self._flat))
 
     def begins_with(self, other: MessageSnapshot) -> bool:
-        """Return True if the text of another window is the beginning of this one's."""
+        """Return True if another snapshot of the same start is the beginning of this one, by its texts."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
@@ -84,7 +84,7 @@ def _count_characters(content: object) -> int:
 
 
 def _append_messages(given: tuple[object, ...], flat: list[object]) -> None:
-    """Append role and texts of messages to `flat`; frequent forms are read by a fast path."""
+    """Append role, texts and media types of messages to `flat`; frequent forms take a fast path."""
     for each in given:
         if type(each) is dict and type(content := each.get("content")) is str:
             role = each.get("role")
@@ -96,7 +96,7 @@ def _append_messages(given: tuple[object, ...], flat: list[object]) -> None:
 
 
 def _append_plain(each: object, flat: list[object]) -> bool:
-    """Append a message that is a dict with parts; return False if it needs the general path."""
+    """Append a plain dict's text or parts, or skip it; return False if it needs the general path."""
     if type(each) is not dict or type(role := each.get("role")) is not str:
         return False
     role = GEMINI_ROLES.get(role, role)
@@ -112,7 +112,7 @@ def _append_plain(each: object, flat: list[object]) -> bool:
 
 
 def _plain_parts(content: object) -> Content | None:
-    """Return the texts of a list of dicts of known types; None for anything else."""
+    """Return the texts and media types of a list of plain parts; None if it needs the general path."""
     if type(content) is not list:
         return None
     if len(content) == 1 and type(part := content[0]) is dict and part.get("type") == "text":
@@ -134,7 +134,7 @@ def _plain_parts(content: object) -> Content | None:
 
 
 def _append_any(each: object, flat: list[object]) -> None:
-    """Append role and content of a message of any form."""
+    """Append role, media types and texts of a user or assistant message of any form."""
     role = role_of(each)
     if role not in READ_ROLES:
         return

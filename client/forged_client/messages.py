@@ -29,7 +29,7 @@ TEXT_TYPES = ("text", "input_text", "output_text")
 def window(
     messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
 ) -> tuple[Message, ...]:
-    """Return as many messages as were given, with text only in those the daemon reads. Never raises."""
+    """Return as many messages as given, with public text in the window's newest that fit. Never raises."""
     given = listed(messages)
     start = window_start(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans_of(given)
@@ -49,7 +49,7 @@ def window(
 
 
 def public_text(text: str) -> str:
-    """Return a query or hypothesis without private spans; the encoder refuses other types."""
+    """Return a query or hypothesis without private spans; a value of another type unchanged."""
     return without_private(text) if isinstance(text, str) else text
 
 
@@ -86,13 +86,13 @@ def role_of(given: object) -> str:
 
 
 def _role_of_class(given: object) -> str:
-    """Return the role by the message's class; empty for a subagent's message, like a tool's."""
+    """Return the role of a Claude Agent SDK message by its class; empty for a subagent's message."""
     role = _SPEAKING.get(type(given).__name__, "")
     return role if role and not field_of(given, "parent_tool_use_id") else ""
 
 
 def _read_message(given: object, open_spans: int) -> tuple[Message | None, int]:
-    """Return the message with its text and the text's bytes; None for one the daemon does not read."""
+    """Return a message without private spans, and its bytes; None for one that the daemon does not read."""
     role, parts, size = role_of(given), list[ContentPart](), 0
     if role not in READ_ROLES:
         return None, 0
@@ -148,7 +148,7 @@ def _repair_text(text: str) -> tuple[str, int]:
 
 
 def _shortened(message: Message, limit_bytes: int) -> Message:
-    """Return the message's beginning up to a blank, because half a secret is not recognized."""
+    """Return a message with its text cut to `limit_bytes` at a blank, as half a secret is not recognized."""
     content = message.content
     text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
     cut = text.encode()[:limit_bytes].decode(errors="ignore")

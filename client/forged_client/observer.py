@@ -44,7 +44,7 @@ _PAUSE_S = 0.001
 
 
 class BaseObserver:
-    """Base of both observers, which hand over the turns of one session; no method raises or waits."""
+    """Base of both observers: takes a session's turns, compactions and end; `on_...` never raise or wait."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class BaseObserver:
         self._enqueue("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Queue the window at the session's end, for capture; it replaces a pending turn that is a part."""
+        """Queue the window at the session's end for capture, in place of turns that its text begins with."""
         self._enqueue("session_end", MessageSnapshot(messages, last_summary_index))
 
 
 class Observer(BaseObserver):
-    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
+    """Hands over one session's events for capture by a thread; no method raises, and `on_...` never wait.
 
     `counts` is how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
     failed call). It also counts windows that were `replaced` by newer ones with the same text, and events
@@ -115,13 +115,13 @@ class Observer(BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how often each outcome came back, and how many events are waiting."""
+        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
         with self._changed:
             return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        """Return the newest reply of the daemon; None before the first."""
+        """Return the daemon's newest reply to an event of this session; None before the first."""
         return self._queue.last_reply
 
     def close(self, timeout_s: float = 2.0) -> bool:
@@ -134,7 +134,7 @@ class Observer(BaseObserver):
             return ended and not self._queue.waiting
 
     def start_closing(self) -> None:
-        """Begin to close without waiting."""
+        """Ask the sender to try pending events once more and then stop; do not wait for it."""
         self._reset_after_fork()
         with self._changed:
             self._closing = True
@@ -167,7 +167,7 @@ class Observer(BaseObserver):
     # Runs in the background thread.
 
     def _send_all(self) -> None:
-        """Send the pending events; wait between failed attempts, and stop when the observer closes."""
+        """Send events as they are queued, with growing waits after failures, until the observer closes."""
         retry_s = FIRST_RETRY_S
         try:
             while (event := self._take_next()) is not None:
@@ -211,7 +211,7 @@ class Observer(BaseObserver):
         return reply, verdict_on_part(part, reply)
 
     def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait before the next attempt; return False if the observer is closing."""
+        """Wait `seconds`, less if a close begins: True; if one had begun before, end the sender: False."""
         with self._changed:
             was_closing = self._closing
             self._changed.wait_for(lambda: self._closing, seconds)
@@ -234,14 +234,14 @@ class Observer(BaseObserver):
 
 
 class PendingAtExit(Protocol):
-    """An observer without a thread that has pending events."""
+    """Observer without a thread whose pending events an `Observer` sends when the process ends."""
 
     def observer_for_exit(self) -> Observer | None:
-        """Return an `Observer` that sends the pending events when the process ends."""
+        """Return an `Observer` that sends the pending events when the process ends; None without events."""
 
 
 class _ProcessEnd:
-    """The end of the process: the deadline of all deliveries, once it has begun."""
+    """Deadline of the last deliveries of all observers, which is set when the process begins to end."""
 
     by: float | None = None
 

@@ -61,7 +61,7 @@ CODES = (
 
 
 class Failed(Reply, frozen=True, tag="failed"):
-    """The request was not carried out; `code` is one of CODES."""
+    """Reply to a request that was not carried out; `code` is one of CODES."""
 
     code: str = "internal"
     message: str = ""

@@ -85,7 +85,7 @@ Authorship = Literal["own", "mixed", "foreign"]
 
 
 class MessagePiece(msgspec.Struct, frozen=True):
-    """Consecutive lines of a message by one author, without blank lines around them."""
+    """Consecutive lines of a message with one label of authorship: typed, unsure, foreign or brief."""
 
     lines: tuple[str, ...]
     author: Author = "typed"
@@ -96,7 +96,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[MessagePiece, ...]:
-    """Split one message into pieces by author: typed, unsure, foreign or brief.
+    """Split a message into pieces that are typed, unsure, foreign (pasted) or a brief (a script's order).
 
     `begun`: the text continues an earlier part. `goes_on`: a later part continues it.
     """
@@ -104,7 +104,7 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Me
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
-    """Split a message into pieces by the form of its blocks, without looking for briefs."""
+    """Split a message into typed, unsure and foreign pieces by form and length, without finding briefs."""
     blocks = [*_blocks(INVISIBLE.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _may_be_foreign(blocks[0][0]) and len(text) <= TYPED:
         return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
@@ -119,7 +119,7 @@ def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...
 
 
 def _split_off_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
-    """Return pieces with the brief of a script split off; it runs to the end of the message."""
+    """Split pieces at a script's brief ("You are agent 3"); from there to the message's end is `brief`."""
     for place, piece in enumerate(found):
         begins = None if _is_quotation(piece) else _brief_pattern().search(piece.text)
         if begins is None:
@@ -140,7 +140,7 @@ def _is_quotation(piece: MessagePiece) -> bool:
 
 @functools.cache
 def _brief_pattern() -> re.Pattern[str]:
-    """Compile the pattern of a brief's first sentence, such as "You are agent 3 of 8"."""
+    """Compile the pattern of the sentence that begins a script's brief, such as "You are agent 3 of 8"."""
     known = segment_patterns()
     role = f"(?:{known['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{known['roles'].pattern})(?![a-zà-ÿ])"
     return re.compile(f"{_BEGINS}(?:{role}|{known['briefs'].pattern})", re.IGNORECASE)
@@ -161,7 +161,7 @@ def pieces_of(
 
 
 def quote_pasted_lines(text: str, found: Sequence[MessagePiece]) -> str:
-    """Return a message with `> ` before each pasted line; `found` are the pieces of the message."""
+    """Return a message with `> ` before each line that was not surely typed; `found` are its pieces."""
     pasted = {line for piece in found if piece.author != "typed" for line in piece.lines}
     lines = _with_brief_apart(INVISIBLE.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
@@ -176,7 +176,7 @@ def _with_brief_apart(text: str, found: Sequence[MessagePiece]) -> str:
 
 
 def _may_be_foreign(line: str) -> bool:
-    """Return True for a line that a program or another person may have written."""
+    """Return True for a line that may be program output, a list item or another person's words."""
     return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_forwarded_line(line))
 
 
@@ -202,13 +202,13 @@ def _blocks(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences that a person typed in a message, with end marks and single blanks."""
+    """Yield the sentences of a message that are not pasted, briefs or mostly quoted, with single blanks."""
     for piece in pieces(text):
         yield from sentences_of(piece)
 
 
 def sentences_of(piece: MessagePiece) -> Iterator[str]:
-    """Yield the sentences of one piece; none of a foreign piece or a brief."""
+    """Yield the sentences of a typed or unsure piece, except quotations; of other pieces nothing."""
     if piece.author in ("foreign", "brief"):
         return
     if is_list(piece.lines):
@@ -225,12 +225,12 @@ def parts_of(piece: MessagePiece) -> list[str]:
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
-    """Join wrapped lines with blanks and keep other line ends."""
+    """Join lines of at least 60 characters with the next by a blank; keep other line ends."""
     return "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
 
 
 def _split(paragraph: str) -> Iterator[str]:
-    """Split a paragraph after each end of a sentence."""
+    """Split a paragraph after each sentence, but not inside code spans, quotations or abbreviations."""
     start = 0
     for match in _END.finditer(paragraph):
         if match["end"] is not None:
@@ -266,7 +266,7 @@ def _width(quotation: str) -> int:
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One typed sentence of the user, in the user's words, with single blanks.
+    """One sentence of the user, with its neighbours, its message and the proposal that it may answer.
 
     `before` is the user's text before it in the message. `answers` is the end of the assistant's message, for
     the first sentence only. `message` is the index in the window, and `message_text` the message without
@@ -287,7 +287,7 @@ class Statement(msgspec.Struct, frozen=True):
 def statements(
     window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
-    """Return the sentences that the user typed in a window, with the neighbours that they need."""
+    """Return the user's typed and unsure sentences in a window, with the neighbours that each needs."""
     return tuple(
         each
         for place, found in pieces_of(window, begun=begun, goes_on=goes_on)
@@ -325,7 +325,7 @@ def _statements_of_message(
 
 
 def _sentences_with_headings(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
-    """Yield each sentence, the line above its list, and True if its authorship is unsure."""
+    """Yield each sentence of pieces, the heading of its list if any, and True if it may be pasted."""
     last = ""
     for piece in found:
         is_items = is_list(piece.lines)
@@ -338,7 +338,7 @@ def _sentences_with_headings(found: Sequence[MessagePiece]) -> Iterator[tuple[st
 
 
 def _with_neighbours(text: str, before: str, after: str) -> str:
-    """Return a sentence joined with the neighbours that it needs, in their order."""
+    """Join a short complaint with the sentence after it, or a back reference with the one before it."""
     patterns = _near_patterns()
     if len(text) > _SHORT:
         return text
@@ -350,7 +350,7 @@ def _with_neighbours(text: str, before: str, after: str) -> str:
 
 
 def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
-    """Return the assistant's sentence that a user's sentence accepts, or ""."""
+    """Return the assistant's proposal if the user accepts it or asks to keep it, else ""."""
     if asks_alone:
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
@@ -360,7 +360,7 @@ def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_
 
 
 def _is_yes(text: str) -> bool:
-    """Return True for a short agreement."""
+    """Return True for a short sentence that begins with an agreement."""
     return len(text) <= _SHORT and _begins_with(_near_patterns()["agrees"], text)
 
 
@@ -378,13 +378,13 @@ def _begins_with(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> bool:
-    """Return True if a short text matches the pattern as a whole."""
+    """Return True if a whole text of at most 120 characters matches, ignoring punctuation around it."""
     bare = text.translate(_STRAIGHT).strip(_MARKS)
     return bool(bare) and len(bare) <= _SHORT and pattern.fullmatch(bare) is not None
 
 
 def _last_proposal(window: Sequence[Utterance], place: int) -> str:
-    """Return the end of the assistant's message before `place`: its last sentence, best no question."""
+    """Return the last sentence, if possible no question, of the assistant's message before `place`."""
     if not place or window[place - 1].role != "assistant":
         return ""
     patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
@@ -400,7 +400,7 @@ def _near_patterns() -> Mapping[str, re.Pattern[str]]:
 
 
 class Provenance:
-    """Typed and pasted words of a window, to decide if a proposal is the person's own.
+    """Rates by a window's typed and pasted words if a proposal is the person's own; shows pasted text.
 
     `begun` and `goes_on` are those of the window's event.
     """
@@ -424,7 +424,7 @@ class Provenance:
         self._brief = words_said(piece.text for piece in found if piece.author == "brief") - self._typed
 
     def authorship_of(self, content: str, *, by_model: bool) -> Authorship:
-        """Return the authorship of a proposal: own, mixed or foreign."""
+        """Rate a proposal as the person's own, mixed (to be reviewed) or foreign (pasted), by its words."""
         if not self._pasted:
             return "own"
         said = words_said((content,))
@@ -433,7 +433,7 @@ class Provenance:
         return "foreign" if found == "mixed" and is_of_brief else found
 
     def _compare_words(self, said: frozenset[str], *, by_model: bool) -> Authorship:
-        """Return the authorship of a proposal by its typed and foreign words."""
+        """Rate a proposal by its typed and pasted words, before words of a brief are considered."""
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(is_numbered, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
@@ -441,7 +441,7 @@ class Provenance:
         return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "own"
 
     def pasted_text(self, content: str) -> str:
-        """Return the pasted text of the window up to a limit, the pieces most like `content` first."""
+        """Return up to 1,200 characters of the window's pasted text, the pieces most like `content` first."""
         said = words_said((content,))
 
         def unlikeness(piece: MessagePiece) -> int:

@@ -21,7 +21,7 @@ _NO_CALL_FAILED = frozenset({"storage", "internal"})
 
 
 class CallLimiter:
-    """Admits model calls of capture within token limits and outages. One for the daemon.
+    """Admits capture's model calls unless token limits or outages forbid it; records cost and outcome.
 
     `now` is in seconds of the health's clock.
     """
@@ -39,12 +39,12 @@ class CallLimiter:
         return 1 if self._health.has_failed else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a call may be admitted again, 0 if it may be now."""
+        """Return the seconds until a model call for capture may be admitted again, 0 if it may be now."""
         outage = self._health.outage()
         return max(outage.wait_s if outage is not None else 0.0, self._until - now, 0.0)
 
     def why(self, now: float) -> str:
-        """Return the reason why no call is admitted now, or ""."""
+        """Return the reason why no model call for capture is admitted now, or ""."""
         outage = self._health.outage()
         if outage is not None and outage.wait_s:
             return f"calls fail, next attempt in {outage.wait_s:.0f} s: {outage.message}"
@@ -91,7 +91,7 @@ class CallLimiter:
         self._report_cost(event, _estimated_usage(event), failed=1)
 
     def _report_cost(self, event: Event, usage: Usage, *, failed: int) -> None:
-        """Report the cost of calls to the governor."""
+        """Report an event's calls, failures and tokens to the governor; nothing without a call."""
         if not usage.calls:
             return
         self._governor.spend(
@@ -110,5 +110,5 @@ def _estimated_usage(event: Event) -> Usage:
 
 
 def _estimated_tokens(event: Event) -> int:
-    """Return the estimated tokens of a call about an event."""
+    """Return the estimated tokens of a call about an event: those of the prompt and of its window."""
     return PROMPT_TOKENS + event.size // BYTES_PER_TOKEN

@@ -61,7 +61,7 @@ _Result = Written | StoreError
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """Result of writing documents: count written, ids that failed, ids that wait for review.
+    """Result of writing documents: count written, ids failed, ids for review, and why to try again.
 
     `trouble` explains why some are not written yet. `reason` is the matching word of `TaskFailed`.
     """
@@ -74,7 +74,7 @@ class CommitResult(msgspec.Struct, frozen=True):
 
 
 class Promotion:
-    """Filters proposals by importance and routes them to roots. One for the daemon.
+    """Drops unimportant proposals, routes those about an agent to its root, and sets their source.
 
     `home` holds the agents' roots; without it there are none. A proposal about the agent goes to the root of
     the event's agent, or to the repository if the agent is unknown. A proposal below the importance `least`
@@ -87,7 +87,7 @@ class Promotion:
         self._sessions = sessions
 
     async def promote(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
-        """Drop unimportant proposals, route the others; return them and the event with all their roots."""
+        """Drop unimportant proposals, set scope and source of the rest; return the new event and answer."""
         proposals = self._important(event, classified.proposals)
         if any(each.scope == Scope.AGENT for each in proposals):
             if (root := await asyncio.to_thread(self._open_agent_root, event)) is not None:
@@ -102,7 +102,7 @@ class Promotion:
         return event, replace(classified, proposals=proposals)
 
     def _important(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
-        """Return the proposals that are important enough; in an explicit request all are."""
+        """Return the proposals that are important enough; of an explicit request all, without a score."""
         if event.kind == "explicit":
             return tuple(replace(each, importance=None) for each in proposals)
         kept = tuple(each for each in proposals if each.importance is None or each.importance >= self._least)
@@ -111,7 +111,7 @@ class Promotion:
         return kept
 
     def _source_id(self, event: Event) -> str:
-        """Return the id of the session's memory of this event's response, else the session's id."""
+        """Return the id of the session's memory of this event's response, else of the session or event."""
         said = {response_of(each.text) for each in event.window if each.role == "assistant"}
         rows = self._sessions.of(event.session_id) if said and self._sessions is not None else ()
         found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
@@ -129,7 +129,7 @@ class Promotion:
 
 
 class Committer:
-    """Decides about proposals, and writes the decided memories. One for the daemon."""
+    """Decides about proposals, and writes the decided memories or stores them for review."""
 
     def __init__(
         self,
@@ -152,15 +152,15 @@ class Committer:
         self._tentative = TentativeStatements()
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """Return the newest versions of memories that have one of `names` in the first line."""
+        """Return current memories of an event's roots that have one of `names` in the first line."""
         return await asyncio.to_thread(heads_naming, await self._fresh_view(event.roots), names)
 
     async def memory_to_forget(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
-        """Return the memory that a sentence asks to forget, with its root, or None."""
+        """Return the current memory that a sentence asks to forget, with its root, or None."""
         return await asyncio.to_thread(memory_to_forget, await self._fresh_view(roots), text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
-        """Return the documents to write for a classifier's proposals, and a tally of the others."""
+        """Filter a classifier's proposals, compare them with memories; return documents and a tally."""
         if classified.proposals:
             event, classified = await self._promotion.promote(event, classified)
         if not (proposals := classified.proposals):
@@ -206,7 +206,7 @@ class Committer:
             return replace(put, reason="storage", trouble=str(error))
 
     async def _fresh_view(self, roots: Sequence[Root]) -> View:
-        """Return a fresh view of roots, waiting for the first build if there is none."""
+        """Return a view of roots; wait 2 s for it to show the last write, or 60 s for the first build."""
         store = FileStore(self._indexer, roots)
         view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
         return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
@@ -224,7 +224,7 @@ class Committer:
         return tuple(replace(each, identity=identities[each.root]) for each in documents), tally
 
     def _from_past(self, event: Event, root: Root) -> list[Memory]:
-        """Return the proposals of other past sessions that wait for review; they count as known."""
+        """Return a root's proposals of other past sessions in review, if the event is of a past session."""
         if event.kind != "learned":
             return []
         identity = dict(event.stored_roots).get(root, "")
@@ -244,7 +244,7 @@ class Committer:
     async def _write_into(
         self, root: Root, documents: Sequence[DecidedMemory], tops: Sequence[str]
     ) -> list[tuple[DecidedMemory, _Result]]:
-        """Write documents into one root, again without the link if the replaced memory is gone."""
+        """Write documents into one root; one whose replaced memory is gone is written as a new memory."""
         index = self._indexer.open(root)
 
         def request_for(memory: Memory, attributes: FactsPatch) -> WriteRequest:
@@ -265,7 +265,7 @@ class Committer:
         return done
 
     def _summarise(self, results: Sequence[tuple[DecidedMemory, _Result]]) -> CommitResult:
-        """Log failures; return the count of written documents and why some must be tried again."""
+        """Log failed writes; return the count written, the failed ids, and why to try again, if useful."""
         written = sum(_is_written(document, result) for document, result in results)
         failed = [
             (document, result)
@@ -304,5 +304,5 @@ def _is_hopeless(error: StoreError) -> bool:
 
 
 def _is_passing(cause: BaseException | None) -> bool:
-    """Return True for the cause of a failure that may pass: a disk in trouble, or the state."""
+    """Return True if a write failed for a cause that may pass: a full or broken disk, or the state."""
     return cause is not None and (not isinstance(cause, OSError) or cause.errno in _PASSING)

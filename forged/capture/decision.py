@@ -71,10 +71,9 @@ def decide(
     forgotten: ForgottenSince,
     now: str,
 ) -> tuple[tuple[DecidedMemory, ...], Tally]:
-    """Return the documents to write for a classifier's proposals, and a tally of what was left out.
+    """Decide about an answer's proposals; return documents to write or review, and a tally of the rest.
 
-    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal once, as invalid also
-    malformed ones and those beyond ten documents, and all secrets that were cut out.
+    `existing` grows by the decisions; `now` is RFC 3339. Malformed ones and those past ten are `invalid`.
     """
     decider = _ProposalDecider(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
@@ -84,7 +83,7 @@ def decide(
 
 
 class _ProposalDecider:
-    """Decides about the proposals of one event; each decision counts as existing for the next."""
+    """Decides about the proposals of an event one by one; each kept one counts as existing for the next."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class _ProposalDecider:
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def decide_one(self, proposal: Proposal) -> None:
-        """Add the document of a proposal to `documents`, or count and record why there is none."""
+        """Add a proposal's document to `documents`, hold it as tentative, or count and record its refusal."""
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._redact_content(proposal.content)
         match = ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model)
@@ -146,7 +145,7 @@ class _ProposalDecider:
         return time_ns(match.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
-        """Return the time of the turn that shares most words with a proposal; `undo` finds it by that."""
+        """Return the time of the turn that shares most words with a proposal, else now; `undo` needs it."""
         if not self._event.said_at and not self._is_past:
             return self._now
         times = self._event.times
@@ -154,7 +153,7 @@ class _ProposalDecider:
         return utc(said_at) if said_at else self._now
 
     def _turn_time(self, words: set[str], times: Sequence[float]) -> float:
-        """Return the time of the turn that shares most of these words."""
+        """Return the time of the turn with the message that shares most of `words`; of equals the newest."""
         shares, turn = dict[float, int](), times[0]
         for each, at in zip(self._event.window, times, strict=True):
             turn = at if each.role == "user" else turn
@@ -163,7 +162,7 @@ class _ProposalDecider:
         return max(shares, key=lambda at: (shares[at], at), default=turn)
 
     def _add(self, document: DecidedMemory) -> None:
-        """Add a document; one from a past session waits for review."""
+        """Add a document to `documents`; mark one from a past session to wait for review."""
         if self._is_past:
             why = document.waits or "proposal from a past session, not reviewed yet"
             at = time_ns(self._now) / 1e9
@@ -171,11 +170,11 @@ class _ProposalDecider:
         self.documents.append(document)
 
     def _is_full(self, *, waits: bool) -> bool:
-        """Return True if the event has its most documents already, of those that wait or of the rest."""
+        """Return True if the event has ten documents already that wait for review (`waits`) or do not."""
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
 
     def _reason(self, proposal: Proposal) -> str:
-        """Return the proposal's own reason word, else `model` or `rule` by its author."""
+        """Return the word for why a memory is kept: the proposal's, else `model` or `rule` by its author."""
         return proposal.why or ("model" if self._by_model else "rule")
 
     def _review_document(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
@@ -189,7 +188,7 @@ class _ProposalDecider:
         )
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
-        """Return the reason why a proposal cannot be kept, or ""."""
+        """Return the reason why a proposal cannot be kept (no root, secret, category, pasted), or ""."""
         if root is None:
             return "there is no repository here to save it in"
         if not content:
@@ -200,7 +199,7 @@ class _ProposalDecider:
         return "it only repeats pasted text" if origin == "foreign" else ""
 
     def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
-        """Record a refused proposal; with `if_asked` only if the person asked for it."""
+        """Record a refused proposal with the reason; with `if_asked` only if the person asked for it."""
         is_request = proposal.why == "request" and self._event.kind != "compaction"
         asked = is_request or self._event.kind == "explicit"
         if proposal.content.strip() and (asked or not if_asked):
@@ -216,7 +215,7 @@ class _ProposalDecider:
         return any(says_again(text, content) for text in said)
 
     def _redact_content(self, content: str) -> str:
-        """Return a text without secrets, which are counted, and private spans; "" if unusable."""
+        """Remove secrets (counted) and private spans from a text; return "" if too long or only secrets."""
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
@@ -227,7 +226,7 @@ class _ProposalDecider:
 
     @cached_property
     def _provenance(self) -> Provenance:
-        """Group the words of the window by author, once; slow, and most answers do not need it."""
+        """Return the typed and pasted words of the window, read only if needed, as it is slow."""
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
     def _make_memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
@@ -258,7 +257,7 @@ class _ProposalDecider:
         )
 
     def _hold_unless_update(self, root: Root, content: str, match: ReplacementLookup) -> bool:
-        """Return True if an uncertain statement updates a known one; else hold it as tentative."""
+        """Return True if an uncertain proposal updates a known statement; else hold it as tentative."""
         if self._event.kind == "compaction" or not content:
             return False
         if match.head or match.tentative:
@@ -273,7 +272,7 @@ class _ProposalDecider:
             yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
-        """Return the cues that are short enough, each once."""
+        """Return proposed cues in one line without secrets, if short enough, each once, up to a limit."""
         lines = map(self._redacted_line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
@@ -283,19 +282,20 @@ class _ProposalDecider:
         return " ".join(self._redact_content(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
-        """Return the links to existing memories with a known relationship, each once."""
+        """Return up to eight proposed links of a known kind to existing memories of the root, each once."""
         there = (edge for edge in proposed if edge.id in self._existing.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
 
 
 def _attributes(proposal: Proposal) -> FactsPatch:
+    """Return the attributes of a proposal's memory: its importance, and its source as metadata."""
     source = {"source": proposal.source} if proposal.source else None
     return FactsPatch(importance=proposal.importance, metadata=source)
 
 
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return evidence with content hashes for the files that a proposal names."""
+    """Return evidence with content hashes for the files that a proposal names; skip unusable ones."""
     found: list[Evidence] = []
     for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):
@@ -304,6 +304,6 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
 
 
 def _says_nothing(content: str) -> bool:
-    """Return True if a text has hardly a word other than its redacted secrets."""
+    """Return True if a redacted text has fewer than three words besides those such as `token` or `key`."""
     words = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
     return len(words) < _LEAST_WORDS

@@ -46,7 +46,7 @@ Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 
 
 class EventDispatcher:
-    """Gives queued events to the worker, one at a time, and commits its proposals. One for the daemon.
+    """Gives events to the worker one by one, commits its proposals, and retries or gives up failures.
 
     `limiter` is None without a model. `rank` finds existing memories that the model should know.
     """
@@ -116,7 +116,7 @@ class EventDispatcher:
         return held[0] if held and all(held) else ""
 
     def _start_background(self, work: Coroutine[None, None, None]) -> None:
-        """Start a background task and keep it alive."""
+        """Start a background task, keep a reference to it until it ends, and log its failure."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(log_failure)
@@ -144,13 +144,13 @@ class EventDispatcher:
             self.notifications.log_forget_request(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
-        """Stop waiting for the worker, and wait a second for other background tasks to end."""
+        """Stop waiting for the worker, and wait up to a second for other background tasks to end."""
         self._call.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
     async def _run_steps(self) -> None:
-        """Give events to the worker until cancelled, and survive errors."""
+        """Start the attempts of due events until cancelled; after an error, wait a second and go on."""
         while True:
             self._changed.clear()
             try:
@@ -216,7 +216,7 @@ class EventDispatcher:
         self.wake()
 
     async def _try_event(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> float | None:
-        """Classify an event and write its documents; return None if done, else a delay."""
+        """Classify an event unless decided, and write its documents; return None if done, else a delay."""
         event = waiting.event
         if not self._is_decided(event):
             if self._pauses.reason(waiting.tops) or waiting.is_cancelled or not self.supervisor.ready:
@@ -264,7 +264,7 @@ class EventDispatcher:
         return True
 
     async def recheck_folders(self) -> None:
-        """Release the events whose folders are at their paths again."""
+        """Check the folders of events that wait for theirs; release those with folders at their paths."""
         self._checked_at = self._clock()
         waiting = self._queue.elsewhere()
         stored = {id(each): self._events.stored_roots(each.event) for each in waiting}
@@ -315,7 +315,7 @@ class EventDispatcher:
     async def _decide(
         self, event: Event, session: str, classified: Classified
     ) -> tuple[Decision, tuple[Refused, ...]]:
-        """Decide about the proposals for an event, count them; return documents and refusals."""
+        """Record an answer's cost, drop opted-out proposals, decide; return documents and refusals."""
         if self._limiter is not None:
             self._limiter.record_answer(event, classified.usage)
         if refused := self._off_record.of(session):
@@ -329,7 +329,7 @@ class EventDispatcher:
         return documents, refusals if documents or refusals else unanswered(event, documents, refusals)
 
     def _record_done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
-        """Count and report written documents; return None if the event is done, else a delay."""
+        """Count and report written documents; return None, or 0 to give up an incomplete event."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
         reported = [each for each in documents if _is_reported(each, put)]
@@ -365,7 +365,7 @@ class EventDispatcher:
         return waiting.record_failure(answer)
 
     async def _give_up(self, waiting: QueuedEvent) -> float | None:
-        """Move an event to the dead events; return None if done, else a delay."""
+        """Move an event to the dead events on disk; return None if done, else the seconds to wait."""
         waiting.is_leaving = True
         try:
             await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)

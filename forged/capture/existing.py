@@ -56,7 +56,7 @@ _SAFE = 0.25
 
 
 class TentativeStatement(msgspec.Struct, frozen=True):
-    """Uncertain statement about a root; `current` is the newest text on its subject."""
+    """Uncertain statement about a root, not kept so far; `current` is the newest text on its subject."""
 
     root: Root
     text: str
@@ -65,7 +65,7 @@ class TentativeStatement(msgspec.Struct, frozen=True):
 
 
 class TentativeStatements:
-    """Uncertain statements, held in memory until a later one confirms them. One for the daemon.
+    """Holds uncertain statements in memory; a later statement that replaces one is kept for good.
 
     It keeps the newest texts of each root. A text that replaces a tentative one is kept: whoever changes a
     statement means it to last. The new text becomes `current`, in case a third one follows.
@@ -85,7 +85,7 @@ class TentativeStatements:
             del self._by_root[next(iter(self._by_root))]
 
     def texts(self, roots: Sequence[Root]) -> list[str]:
-        """Return all texts that are held for the roots."""
+        """Return the tentative texts of the given roots."""
         return [text for root in roots for text in self._by_root.get(root, {})]
 
     def find_replaced(
@@ -137,7 +137,7 @@ class ExistingMemories:
 
     @cached_property
     def ids(self) -> dict[Root, frozenset[str]]:
-        """Return the ids of earlier memories by root; an id is valid in its root only."""
+        """Return the ids of memories from before the event, by root, as an id is valid in its root only."""
         return {root: frozenset(memory.id for memory in self._earlier(root)) for root in self.roots}
 
     def memory_by_id(self, root: Root, memory_id: str) -> Memory:
@@ -145,7 +145,7 @@ class ExistingMemories:
         return next(each for each in self._earlier(root) if each.id == memory_id)
 
     def head(self, root: Root, memory_id: str) -> Memory:
-        """Return the newest version of a memory of a root."""
+        """Return the newest version of a memory of a root, which may just have been decided."""
         versions, chains, _ = self.versions(root)
         head = chains.head(memory_id)
         return next(each for each in versions if each.id == head)
@@ -163,7 +163,7 @@ class ExistingMemories:
         return self._by_root.get(root, ())
 
     def says(self, content: str) -> bool:
-        """Return True if a current memory, or a replaced one of this session, says the same.
+        """Return True if a current memory, or a replaced one of this session, says the same as a text.
 
         A window repeats each turn, so it still has the statement that was replaced.
         """
@@ -171,7 +171,7 @@ class ExistingMemories:
 
     @cached_property
     def _texts(self) -> TextIndex:
-        """Return the texts that `says` compares with: current ones, and all of this session."""
+        """Return an index of the texts of current memories, and of all versions from this session."""
         valid = list[Memory]()
         for memories in map(self._earlier, self.roots):
             heads = {each.id for each in build_chains(memories).heads(memories)}
@@ -186,7 +186,7 @@ class ExistingMemories:
 
 
 class ReplacementLookup:
-    """Finds the memory that a proposal replaces; looked up once when needed, as it is slow."""
+    """Finds the memory and the tentative statement that a proposal replaces, once and if needed."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ReplacementLookup:
 
     @cached_property
     def tentative(self) -> TentativeStatement | None:
-        """Return the tentative statement that a typed text replaces, or None."""
+        """Return the tentative statement that a typed text replaces, or None; a model's replaces none."""
         if self._by_model:
             return None
         existing = self._existing
@@ -213,7 +213,7 @@ class ReplacementLookup:
 
     @cached_property
     def head(self) -> Memory | None:
-        """Return the current memory that the proposal names or its typed text replaces, or None."""
+        """Return the current memory that a proposal names or a typed text replaces; None if in doubt."""
         existing, root, named = self._existing, self._root, self._proposal.supersedes
         if root is None:
             return None
@@ -231,7 +231,7 @@ class ReplacementLookup:
         return is_same or is_evident(self._content, head.content)
 
     def _replaced_head(self, root: Root) -> Memory | None:
-        """Return the current memory that a typed text replaces, also by a tentative statement."""
+        """Return the current memory that a typed text replaces, also via a tentative statement, or None."""
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
         rows, plainly = self._existing.rows, self._proposal.update_only
@@ -276,7 +276,7 @@ def existing_memories(
 async def vectors_of_texts(
     event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
-    """Return vectors of proposals, near memories and `others` by text; none if one is missing."""
+    """Return vectors of proposals, near memories and `others` by text; none if one is missing or late."""
     contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
     try:
         async with asyncio.timeout(_ROWS_S):
@@ -298,7 +298,7 @@ async def _vectors_by_opening(texts: Sequence[str], vectors: VectorsOf) -> dict[
 
 
 def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
-    """Return the texts of memories near the proposals, by words and vectors."""
+    """Return the texts of the memories nearest to proposals by words and vectors, up to a limit."""
     most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
@@ -306,7 +306,7 @@ def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
 
 
 def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-    """Return current memories with one of `names` in the first line; 100 for each map and name."""
+    """Return current memories with one of `names` in the first line, at most 100 for each map and name."""
     return tuple(dict.fromkeys(each for home in view.maps for each in _heads_of_map_naming(home, names)))
 
 
@@ -321,7 +321,7 @@ def _heads_of_map_naming(home: VectorMap, names: Iterable[str]) -> Iterator[Know
 
 
 def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
-    """Return the current memory with most words of a request to forget and its root, or None."""
+    """Return the memory with most, at least half, of the words of a request to forget, and its root."""
     wanted = words_to_forget(text)
     found = (
         (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
@@ -349,7 +349,7 @@ def _candidates(
 
 
 def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
-    """Return the memories nearest to a text by words and by vector, with their versions."""
+    """Return the memories nearest to a text by words and vector, with their versions, at most `most`."""
     by_words = _near_by_words(home, content) if home.has_words else ()
     turns = chain.from_iterable(zip_longest(by_words, _near_by_vector(home, row)))
     ids = dict.fromkeys(each.id for each in turns if each is not None)
@@ -364,7 +364,7 @@ def _chain_versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
 
 
 def _near_by_vector(home: VectorMap, row: bytes) -> Iterator[Memory]:
-    """Yield memories near a vector, if the map has vectors of the local model."""
+    """Yield a map's memories near a vector, at most 40, if it has vectors of the local model."""
     indexes = home.dense if row else ()
     key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
@@ -375,7 +375,7 @@ def _near_by_vector(home: VectorMap, row: bytes) -> Iterator[Memory]:
 
 
 def _near_by_words(home: VectorMap, content: str) -> Iterator[Memory]:
-    """Yield memories that share words with a text."""
+    """Yield the 40 memories of a map that best match the words of a text."""
     found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
     return (home.at(candidate.row) for candidate in found.best(_NEAREST))
 

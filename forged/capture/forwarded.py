@@ -63,7 +63,7 @@ _HEADS = frozenset({"head", "inline", "mail"})
 
 @functools.cache
 def forwarded_words() -> Mapping[str, re.Pattern[str]]:
-    """Return the word patterns of `[forwarded]`, compiled once for the first message that needs them."""
+    """Return the word patterns of headers and footers of forwarded text, compiled once at first use."""
     file = {name: "|".join(found) for name, found in read_table("forwarded").items()}
     file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
 
@@ -74,7 +74,7 @@ def forwarded_words() -> Mapping[str, re.Pattern[str]]:
 
 
 class LineShapes(msgspec.Struct, frozen=True):
-    """Patterns of header, footer and name lines after marks replaced their times and actions."""
+    """Patterns of lines that frame another person's text: headers, footers, names, times (as marks)."""
 
     heads: tuple[re.Pattern[str], ...]
     inline: tuple[re.Pattern[str], ...]
@@ -88,7 +88,7 @@ class LineShapes(msgspec.Struct, frozen=True):
 
 @functools.cache
 def line_shapes() -> LineShapes:
-    """Return all patterns of lines, compiled once for the first message that needs them."""
+    """Return the patterns of lines that frame another person's text, compiled once at first use."""
     by = r"(?:by|von|por|par|由)"
     place = r"(?:\S{0,80}\w\.\w{1,5}\b\S{0,20}|[#!]\d+)"
     line = r"(?:[ :,]*(?:lines?|zeile|línea|ligne|linha|第)?\s*L?\d+(?:-\d+)?(?:\s*行)?)?"
@@ -133,7 +133,7 @@ def line_shapes() -> LineShapes:
 
 
 def _replace_by_marks(line: str) -> str:
-    """Return a line with marks instead of its times and actions."""
+    """Return a line with one-character marks for times ("2 days ago") and actions ("commented")."""
     found_words = forwarded_words()
     line, times = found_words["moments"].subn(lambda found: _MARKS[found.lastgroup or ""], line)
     if not times and len(line) > _LONGEST_TIMELESS:
@@ -145,7 +145,7 @@ def _replace_by_marks(line: str) -> str:
 
 
 class Block(msgspec.Struct):
-    """Lines without a blank line between them, their kinds, and the certainty that they are foreign."""
+    """Block of a message: lines, the kind of each, and the certainty that another person wrote it."""
 
     lines: tuple[str, ...]
     kinds: list[Kind]
@@ -153,7 +153,7 @@ class Block(msgspec.Struct):
 
 
 def split_forwarded(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list[Certainty]]:
-    """Split blocks above headers; return them, and for each the certainty that others wrote it."""
+    """Split a message's blocks above headers; return them, and the certainty that others wrote each."""
     found = [Block(lines, [_line_kind(lines, at) for at in range(len(lines))]) for lines in blocks]
     names = sum(kind in _HEADS or kind == "maybe" for block in found for kind in block.kinds)
     is_chat = names > 1 and any(_has_text_below(found, at) for at in range(len(found)))
@@ -171,7 +171,7 @@ def is_forwarded_line(line: str) -> bool:
 
 
 def _has_text_below(blocks: Sequence[Block], at: int) -> bool:
-    """Return True if a name with a time has a text below it; a row of names is an agenda."""
+    """Return True if a block's name with a time has a text below it; a row of names is an agenda."""
     kinds = blocks[at].kinds
     if kinds in (["maybe"], ["maybe", "when"]):
         return at + 1 < len(blocks)
@@ -187,7 +187,7 @@ def _split_above_header(block: Block) -> list[Block]:
 
 
 def _mark_below_headers(blocks: Sequence[Block]) -> None:
-    """Mark blocks with headers, those between headers and the text below as foreign."""
+    """Mark the blocks between headers and the text below as foreign, below a possible header as unsure."""
     places = [at for at, block in enumerate(blocks) if any(kind in _HEADS for kind in block.kinds)]
     for at in range(places[0], places[-1] + 1) if places else ():
         blocks[at].certainty = "foreign"
@@ -220,7 +220,7 @@ def _mark_around_footers(blocks: Sequence[Block]) -> None:
 
 
 def _line_kind(lines: Sequence[str], at: int) -> Kind:
-    """Return the kind of one line (header, footer, mail, time), by its form and its neighbours."""
+    """Return the kind of a line (header, footer, mail, time or ""), by its form and neighbours."""
     line = lines[at].strip()
     if len(line) > _LONGEST:
         return "foot" if _ends_in_footer(_replace_by_marks(line[-_END:])) else ""
@@ -249,7 +249,7 @@ def _without_tails(line: str) -> str:
 
 
 def _footer_kind(line: str, marked: str) -> Kind:
-    """Return `foot` or `near` for a line below a text of another person, else ""."""
+    """Return `foot` for a line that ends another person's text, `near` if it is next to one, else ""."""
     found_words, found = forwarded_words(), line_shapes().foot.match(marked)
     if found and _is_dated(found["when"]) and found_words["below"].match(line.lstrip("-–— ")):
         return "foot"
@@ -267,7 +267,7 @@ def _ends_in_footer(marked: str) -> bool:
 
 
 def _has_shape_with_name(shape: re.Pattern[str], marked: str) -> bool:
-    """Return True if a marked line has this shape with a plausible name of a person."""
+    """Return True if a marked line matches a pattern, and its name, if any, may be a person's."""
     found = shape.match(marked)
     return found is not None and (not found["who"] or _is_name(found["who"]))
 
@@ -293,12 +293,12 @@ def _is_name_with_time(line: str, below: str) -> bool:
 
 
 def _is_of_day(when: str) -> bool:
-    """Return True if a time names an hour or an age."""
+    """Return True if a marked time has a time of day or an age such as "2 days ago"."""
     return _CLOCK in when or _AGO in when
 
 
 def _is_dated(when: str) -> bool:
-    """Return True if a time names a date or an age."""
+    """Return True if a marked time has a date or an age such as "2 days ago"."""
     return _DATE in when or _AGO in when
 
 

@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture or one of its parts, as an agent sent it.
+    """Conversation messages to capture, or one part of them, as an agent sent them with their context.
 
     `injected` has the texts that were injected into the session. `said_at` has the Unix time of each message
     (0: unknown) or is empty. `mark` identifies the state of a past session. `take` sets the `identities` of
@@ -109,7 +109,7 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """Messages after cleaning (None if empty), and counts of removed secrets and echoes.
+    """Cleaned messages (None if empty), counts of removals, and cut opt-outs and requests to forget.
 
     `opting_out` has the indexes of messages with an opt-out, `opt_outs` the words of each text that was opted
     out. `forgets` has the indexes and sentences of requests to forget. `points_before`: the first opt-out
@@ -140,7 +140,7 @@ class _Window(NamedTuple):
 
 
 class Intake:
-    """Makes events of submissions. One for the daemon; submissions of a session come in order."""
+    """Finds and cleans the new messages of submissions, and makes events of them. One for the daemon."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Intake:
         answer: Callable[[Submission, Cleaned, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Store the callbacks of the service.
+        """Store the service's callbacks; `is_urgent` is None if no event waits for further turns.
 
         `full` returns the reason why so many events and bytes have no room, or "". `answer` answers opt-outs
         and requests to forget.
@@ -188,7 +188,7 @@ class Intake:
         return True
 
     async def _take_whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Take a capture in one part; messages that are known are not even scanned for secrets."""
+        """Make events of a one-part capture; clean only new messages, or all of a compaction or request."""
         if not submission.messages:
             return Outcome("rejected", "nothing_to_capture")
         row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
@@ -254,7 +254,7 @@ class Intake:
         *,
         is_answered: bool,
     ) -> SubmittedEvents:
-        """Make events of the new messages, with the session's new cursor or learning progress."""
+        """Make events of new messages (or of all, by the kind), with the new cursor or progress."""
         row, live, known, there = window
         now, is_whole = self._now(live), submission.kind in _WHOLE_WINDOW_KINDS
         fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
@@ -310,7 +310,7 @@ class Intake:
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _find_window(self, row: bytes, key: str) -> _Window:
-        """Find submitted messages in the cursors of a session, by their digests."""
+        """Find the places of submitted messages in the capture cursors of a session, by their digests."""
         live = self._state.capture_cursors.of(key)
         known = self._state.learned.joined_cursor(key, live)
         return _Window(row, live, known, known.places(row))
@@ -354,12 +354,12 @@ async def _to_windows(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMe
 
 
 def _begins_turn(each: TimedMessage | None) -> bool:
-    """Return True for the beginning of a user's message."""
+    """Return True if a message begins a turn: the user's, and no continuation of an earlier one."""
     return each is not None and each.utterance.role == "user" and not each.begun
 
 
 def _make_event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
-    """Make the event of one window."""
+    """Make the event of one window of a submission, received at `now`."""
     return Event(
         id=event_id,
         kind=submission.kind,

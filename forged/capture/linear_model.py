@@ -42,7 +42,7 @@ _MARKED = re.compile(r"\W*[->#$|+]")
 
 
 class StatementWeights(msgspec.Struct, frozen=True):
-    """Trained weights for texts, with vectors or by words alone.
+    """Trained weights and bars to score a text as worth keeping, a request, or about the person.
 
     `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
     request. `kept` and `others` are the kinds of sentences that are worth keeping or not.
@@ -58,7 +58,7 @@ class StatementWeights(msgspec.Struct, frozen=True):
 
 
 class LinearModelFile(msgspec.Struct, frozen=True):
-    """Shipped weights; `data` is a hash of the training data, `engine` names the model of vectors."""
+    """Contents of the shipped file: weights, a hash of the training `data`, and the vectors' `engine`."""
 
     data: str
     engine: str
@@ -79,7 +79,7 @@ class StatementScores(msgspec.Struct, frozen=True):
     kind: str
 
     def category(self, scope: Scope) -> Category:
-        """Return the category of a text of this kind in a scope."""
+        """Return the memory category for the text's likeliest kind and a scope."""
         if self.kind == "correction":
             return Category.CORRECTIONS
         if scope is Scope.USER:
@@ -89,7 +89,7 @@ class StatementScores(msgspec.Struct, frozen=True):
 
 
 class StatementScorer:
-    """Scores texts by their words, form and vector, with one set of trained weights."""
+    """Scores texts as worth keeping, requests, or personal, by words, form and perhaps vectors."""
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
@@ -98,7 +98,7 @@ class StatementScorer:
         self._others = [LinearFunction(each) for each in weights.others.values()]
 
     def scores(self, text: str, row: bytes = b"") -> StatementScores:
-        """Return the scores of a text by words and form, and by its vector unless that is empty."""
+        """Score a text as worth keeping, request and personal, by words, form and any vector."""
         vector = array("f", row)
         places, form = hashed_features(text), form_features(text)
 
@@ -111,14 +111,14 @@ class StatementScorer:
 
 
 class LinearModel(msgspec.Struct, frozen=True):
-    """Scorers of statements: one for texts with vectors, one for texts without."""
+    """The shipped scorers of statements: one for texts with vectors, one for texts without."""
 
     by_rows: StatementScorer
     by_words: StatementScorer
 
 
 def _log_sum(scores: Iterable[float]) -> float:
-    """Return the logarithm of the sum of exponentials."""
+    """Return the logarithm of the sum of the scores' exponentials, without overflow."""
     scores = tuple(scores)
     most = max(scores)
     return most + math.log(sum(math.exp(each - most) for each in scores))
@@ -164,7 +164,7 @@ class Passage(msgspec.Struct, frozen=True):
         return self.sentences[0].message
 
     def texts(self) -> tuple[str, ...]:
-        """Return all texts that the scorer needs: the message and each sentence."""
+        """Return the texts to be scored for a passage: its message and each of its sentences."""
         return (self.message_text, *(each.text for each in self.sentences))
 
 
@@ -175,7 +175,7 @@ def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
 
 
 def message_text_of(said: Sequence[Statement]) -> str:
-    """Return the beginning of the message that holds statements, as scored context."""
+    """Return the first 1,000 characters of the statements' message, which are scored as their context."""
     return said[0].message_text.strip()[:MESSAGE_CHARS]
 
 
@@ -191,7 +191,7 @@ def _passages_of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
 
 
 def _join_statements(said: Sequence[Statement]) -> str:
-    """Join the statements of a message without bare requests, after an accepted proposal."""
+    """Join a message's statements, without bare requests, after the proposal that they accept, if any."""
     agreed = said[0].whole.partition(said[0].text)[0]
     own = [each.text for each in said if not each.asks_alone]
     return agreed + " ".join(own or ([] if agreed else [said[0].text]))
@@ -212,13 +212,13 @@ def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]
 
 
 def best_passage(here: Sequence[Passage], keep: Callable[[str], float]) -> Passage:
-    """Return the best of one message's passages, joined with its likely neighbours; no bar applies."""
+    """Return a message's best passage, joined with neighbours likely worth keeping, whatever its score."""
     place = max(range(len(here)), key=lambda each: passage_score(here[each], keep))
     return _join_neighbours(here[max(0, place - 1) : place + 2], here[place], keep)
 
 
 def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar: float) -> list[Passage]:
-    """Return at most two passages of a message above `bar`, joined with likely neighbours."""
+    """Return passages above `bar`, at most two a message, joined with neighbours likely worth keeping."""
     scores = [passage_score(passage, keep) for passage in found]
     taken: dict[int, Passage] = {}
     for place in sorted(range(len(found)), key=lambda each: -scores[each]):
@@ -233,7 +233,7 @@ def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar:
 
 
 def _join_neighbours(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
-    """Join a passage with its likely neighbours in the same message."""
+    """Join a passage with neighbours in its message that are likely worth keeping, unless it gets long."""
     mine = [each for each in near if each.message == passage.message]
     likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
     sentences = tuple(sentence for each in likely for sentence in each.sentences)

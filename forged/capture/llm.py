@@ -102,7 +102,7 @@ class _ReplyCutShort(CallFailed):
 
 
 class LlmClassifier:
-    """Classifier that asks a chat model; it makes its own retries (`model` must have `retries=0`)."""
+    """Lets a chat model propose memories from a conversation; retries itself (`model`: `retries=0`)."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class LlmClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return the model's proposals; see `Classifier`. An empty window needs no call.
+        """Ask the model for proposals, with retries until the deadline; an empty window needs no call.
 
         Raises CallFailed with the usage of all attempts.
         """
@@ -166,7 +166,7 @@ class LlmClassifier:
         return _read_completion(event, completion)
 
     def _pause_s(self, error: ProviderError) -> float | None:
-        """Return the seconds before another attempt, or None if it would not help."""
+        """Return the seconds to wait after a failed call before another, or None if it would not help."""
         if error.reason == "rate_limited":
             return error.retry_after_s
         if error.reason not in _PASSING:
@@ -209,7 +209,7 @@ def _read_completion(event: Event, completion: Completion) -> Classified:
 
 
 def _proposals_in(event: Event, text: str, usage: Usage) -> Classified:
-    """Read the proposals of a reply, without copies of the prompt's example."""
+    """Read a reply's proposals; copies of the prompt's example are dropped and count as malformed."""
     answer, said = model_reply.read(text), conversation.as_text(event.window)
     proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
     malformed = answer.malformed + len(answer.proposals) - len(proposals)
@@ -242,6 +242,7 @@ def _spent_on(error: ProviderError, user: str) -> Usage:
 
 
 def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
+    """Return the newest messages of a window up to half of its characters."""
     return conversation.window(window, max(1, sum(len(utterance.text) for utterance in window) // 2))
 
 
@@ -278,11 +279,11 @@ def _memory_list(known: Sequence[KnownMemory]) -> str:
 
 
 def _memory_line(head: KnownMemory) -> str:
-    """Return the entry of a memory in the prompt's list."""
+    """Return a memory's line in the prompt's list: id, scope, category and first line, shortened."""
     label = f"{_single_line(head.scope, _LABEL_LIMIT)}/{_single_line(head.category, _LABEL_LIMIT)}"
     return f"- [{_single_line(head.id, _LINE_LIMIT)}] ({label}) {_single_line(head.first_line, _LINE_LIMIT)}"
 
 
 def _single_line(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters in one line; memory files may contain control characters."""
+    """Cut a text to `limit` characters in one line, with blanks for control characters."""
     return "".join(c if c.isprintable() else " " for c in text[:limit]).strip()

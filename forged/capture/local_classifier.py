@@ -64,7 +64,7 @@ _WORDS_SAY = 2.0
 
 
 class LocalClassifier:
-    """Classifies typed statements with the linear model, with the daemon's vectors if it has them."""
+    """Finds statements worth keeping and requests to remember with the linear model, without a chat model."""
 
     def __init__(self, vectors: VectorsFor | None, scorer: Callable[[], LinearModel] | None = None) -> None:
         self._vectors = vectors
@@ -96,7 +96,7 @@ class LocalClassifier:
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
-        """Return the proposals of explicit requests; for a headless event, of worded requests only."""
+        """Return proposals for requests to remember, and refusals; if headless, only for known wordings."""
         requests, found, scorer, scores = self._score_event(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
         found = tuple(passage for passage in found if passage.message in requests or not event.headless)
@@ -107,7 +107,7 @@ class LocalClassifier:
     def _score_event(
         self, event: Event, said: Sequence[Statement]
     ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
-        """Return requests by message, passages, the scorer in use, and scores by text."""
+        """Score surely typed statements; return requests by message, passages, scorer, scores by text."""
         sure = [each for each in said if not each.is_mixed]
         found, requests = passages(sure), requests_of(sure)
         texts = list(dict.fromkeys(text for passage in found for text in passage.texts()))
@@ -119,7 +119,7 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """Classifier around another one: it adds explicit requests; of headless events it takes only these.
+    """Wraps a classifier: keeps requests to remember that it missed; of headless events only requests.
 
     With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """
@@ -177,7 +177,7 @@ def _requested_passages(
 
 
 def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
-    """Return the score of a passage as a request whose content is worth keeping."""
+    """Return the score of a passage as a request to remember plus that of its content as worth keeping."""
     return scores[passage.message_text].asks + max(
         scores[text].keep for text in passage.texts() if text in scores
     )
@@ -186,7 +186,7 @@ def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> f
 def _update_only_proposals(
     found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
-    """Yield uncertain proposals, which are kept only if they update a memory."""
+    """Yield less likely proposals, with penalties, which are kept only if they update a memory."""
     likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
     for passage in likely:
         proposal = _make_proposal(passage, scores, "linear")
@@ -203,7 +203,7 @@ def _is_contained(one: Proposal, other: Proposal) -> bool:
 
 
 def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
-    """Return True if a requested passage contains a sentence of a passage."""
+    """Return True if a passage shares a sentence with one that the person asked to remember."""
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 

@@ -50,7 +50,7 @@ _FIELDS = frozenset({"content", "scope", "category"})
 
 
 def read(text: str) -> Classified:
-    """Read at most 10 proposals of at most 8 KiB from a model's reply, in order. Raises nothing."""
+    """Read up to 10 proposals of up to 8 KiB from a model's reply, also from damaged JSON. Raises nothing."""
     answer = _without_thinking(text)[:_MOST_CHARACTERS]
     reply = _read_text(answer)
     if reply.proposals and not reply.malformed:
@@ -90,7 +90,7 @@ def _without_loose_commas(text: str) -> str:
 
 
 def _elements(text: str) -> tuple[list[object], int, bool]:
-    """Return the first array of memories, the count of broken elements, and True if it is empty."""
+    """Find the memories in a reply's JSON; return them, a count of broken ones, True for an empty array."""
     alone: list[object] = []  # memories outside an array, or in a broken one
     others: list[object] = []
     broken = 0
@@ -109,7 +109,7 @@ def _elements(text: str) -> tuple[list[object], int, bool]:
 
 
 def _values(text: str) -> Iterator[object]:
-    """Yield the outermost arrays and objects of a text, and None for a broken memory."""
+    """Yield the outermost JSON arrays and objects of a text, and None for a broken memory."""
     at = failures = in_vain = 0
     while failures < _MOST_FAILURES and in_vain < _MOST_READ_IN_VAIN:
         opening = _OPENING.search(text, at)
@@ -171,7 +171,7 @@ def _read_proposal(element: object) -> Proposal | None:
 
 
 def _lines(value: object) -> tuple[str, ...]:
-    """Return the texts of a list, up to a limit."""
+    """Return the filled texts of a JSON list, at most eight; nothing for another type."""
     found = (_text(item) for item in value[:_MOST_LINES]) if isinstance(value, list) else ()
     return tuple(line for line in found if line)
 
@@ -186,7 +186,7 @@ def _unit_number(value: object) -> float | None:
 
 
 def _text(value: object) -> str | None:
-    """Return a valid text, "" for a missing field, None for another type."""
+    """Return a JSON field's text, valid and stripped; "" if it is missing, None for another type."""
     if value is None:
         return ""
     return sendable(value).strip() if isinstance(value, str) else None
@@ -203,7 +203,7 @@ def _id(value: object) -> str:
 
 
 def _edges(value: object) -> tuple[Related, ...]:
-    """Return the complete links of a list, up to a limit."""
+    """Return the links of a JSON list that have an id and a relationship, up to a limit."""
     edges = (_edge(item) for item in value[:_MOST_EDGES]) if isinstance(value, list) else ()
     return tuple(edge for edge in edges if edge.id and edge.relationship)
 
@@ -237,7 +237,7 @@ def relations_in(value: object) -> tuple[EntityRelation, ...]:
 
 
 def _relation(item: object) -> EntityRelation | None:
-    """Return the relation in a text, list or JSON object, or None if it is malformed."""
+    """Return the relation in a text, list or object; None if malformed, too long or with itself."""
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME
@@ -264,7 +264,7 @@ def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
 
 
 def _single_line(value: object) -> str:
-    """Return a text in one line up to a limit, "" for another type."""
+    """Return a JSON value's text in one line of at most 300 characters, "" for another type."""
     return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""
 
 

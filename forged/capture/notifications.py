@@ -23,7 +23,7 @@ _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "thi
 
 
 class Notifications:
-    """Writes the capture log, and reports from it to sessions. One for the daemon.
+    """Logs texts kept, refused, opted out or to be forgotten, and reports them once to their sessions.
 
     `classifier` names the configured model, or is empty.
     """
@@ -125,7 +125,7 @@ class Notifications:
         return True
 
     def unreported(self, session_id: str) -> tuple[str, ...]:
-        """Return the sentences for a session that no reply has reported yet."""
+        """Return the sentences about kept and refused texts that no reply has reported to a session yet."""
         return tuple(map(_sentence, self._log.unreported(session_id)))
 
     def mark_reported(self, session_id: str, count: int) -> None:
@@ -133,7 +133,7 @@ class Notifications:
         self._log.mark_reported(session_id, count)
 
     def _classifier_of(self, why: str) -> str:
-        """Return the classifier that decided for a reason."""
+        """Return the classifier's name for a reason word: the model for `model`, else the built-in rules."""
         return self._classifier if self._classifier and why == "model" else LOCAL
 
 

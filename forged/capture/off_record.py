@@ -57,7 +57,7 @@ _AGAIN = 0.5
 
 
 class CutMessage(msgspec.Struct, frozen=True):
-    """Rest of a message after cutting, its opted-out sentences, and its requests to forget.
+    """Rest of a message without opted-out text and requests to forget, and the parts that were cut.
 
     `points_before`: the message opts out the one before it.
     """
@@ -88,7 +88,7 @@ def cut_opted_out(text: str) -> CutMessage:
 
 @functools.cache
 def prepare() -> None:
-    """Compile all wordings (some 0.1 s), so that no message waits for it on an event loop."""
+    """Compile all wordings of opt-outs and requests ahead (some 0.1 s), so that no message waits for it."""
     cut_opted_out("Don't remember any of this: it is so. Forget that it is so, we use another.")
 
 
@@ -99,7 +99,7 @@ class OptOut(msgspec.Struct, frozen=True):
     names: frozenset[str]
 
     def is_said_in(self, text: str, *, by_name: bool = False) -> bool:
-        """Return True if a text repeats half of the words, or with `by_name` one of the names."""
+        """Return True if a text repeats half of the opted-out words, or with `by_name` one of the names."""
         said = words_said((plain(text),))
         share = len(self.words & said)
         return bool(by_name and self.names & said) or (share > 0 and share >= _AGAIN * len(self.words))
@@ -136,7 +136,7 @@ class OffRecord:
         self._opted_out: dict[str, tuple[OptOut, ...]] = {}  # newest last
 
     def add(self, key: str, opted_out: Sequence[OptOut]) -> None:
-        """Store opt-outs of the session with this key."""
+        """Store a session's opt-outs by its key; the oldest ones and sessions beyond limits are dropped."""
         if opted_out and key:
             known = self._opted_out.pop(key, ())
             self._opted_out[key] = tuple(dict.fromkeys((*known, *opted_out)))[-_MOST_OPT_OUTS:]
@@ -154,7 +154,7 @@ class OffRecord:
 
 
 class _OptOutPiece:
-    """Sentences of one piece of a message, and the rest of each after cutting."""
+    """Cuts opted-out text and requests to forget out of one piece of a message."""
 
     def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
@@ -168,24 +168,24 @@ class _OptOutPiece:
 
     @property
     def left(self) -> str:
-        """Return the text of the piece that stays."""
+        """Return the text of the piece that is left after all cuts."""
         if not self.parts or self._left == self.parts:
             return self._whole
         return "".join(part for part in self._left if part).strip()
 
     @property
     def opted_out(self) -> Iterator[str]:
-        """Yield the removed text of opted-out sentences."""
+        """Yield the text that was removed from the piece as opted out, without requests to forget."""
         for part, left in zip(self.parts, self._left, strict=True):
             if left != part and part not in self.forgets and part.strip():
                 yield part.replace(left.strip(), "").strip() if left else part.strip()
 
     def remove(self, at: int) -> None:
-        """Remove a sentence, except its clauses that ask to keep something else."""
+        """Remove the sentence at an index, except its clauses that ask to keep something else."""
         self._left[at] = _requests_in(self.parts[at])
 
     def remove_from(self, at: int, step: int) -> bool:
-        """Remove sentences from `at` in a direction up to a request; True if any was removed."""
+        """Remove sentences from `at`, by `step`, up to a request to remember; return True if any."""
         begin = at
         while 0 <= at < len(self.parts) and not asks(self.parts[at]):
             if at not in self.opt_outs:
@@ -194,7 +194,7 @@ class _OptOutPiece:
         return at != begin
 
     def remove_all(self) -> None:
-        """Remove all sentences except opt-outs and requests to remember."""
+        """Remove all sentences of the piece except opt-outs and requests to remember."""
         for at, part in enumerate(self.parts):
             if at not in self.opt_outs and not asks(part):
                 self._left[at] = None
@@ -207,7 +207,7 @@ class _OptOutPiece:
                 self._left[at] = _without_forgotten(self.parts[at])
 
     def cut_repeats(self, opted_out: Sequence[str]) -> None:
-        """Remove sentences that repeat opted-out ones."""
+        """Remove sentences that repeat one of the opted-out texts, except requests to remember."""
         words = [opt_out_of(text) for text in opted_out] if self.parts else []
         for at, part in enumerate(self._left):
             is_whole = part is not None and part == self.parts[at]
@@ -253,7 +253,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def _requests_in(sentence: str) -> str | None:
-    """Return the clauses of an opt-out that ask to keep something with those after them, or None."""
+    """Return an opt-out's clauses that ask to keep something, with those after them, or None."""
     kept: list[str] = []
     is_kept = False
     for clause in _clauses(sentence):

@@ -48,19 +48,19 @@ Author = Literal["typed", "unsure", "foreign", "brief"]
 
 
 def _author_of(points: int) -> Author:
-    """Return the label for a number of points."""
+    """Return the author label (typed, unsure, foreign) for a block's points as foreign text."""
     if points >= _FOREIGN:
         return "foreign"
     return "unsure" if points >= _UNSURE else "typed"
 
 
 def classify_blocks(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[Author]:
-    """Return the author of each block by its form and neighbours; `others` are those of `forwarded`."""
+    """Label each block as typed, unsure or foreign by form, neighbours and what `forwarded` found."""
     return [_author_of(points) for points in _points(blocks, others)]
 
 
 def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[int]:
-    """Return the points of each block for being foreign, by the beginnings of its lines."""
+    """Return each block's points as foreign text, by its form, neighbours, requests and sources."""
     blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
     points = [max(_points_by_form(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
     for place in _letter_blocks(blocks):
@@ -150,7 +150,7 @@ def _introduces(block: tuple[str, ...]) -> bool:
 
 
 def _is_document(text: str) -> bool:
-    """Return True if a text reads like a document."""
+    """Return True if a text reads like a document: 50 characters, begun by a capital, ended by a stop."""
     return len(text) >= _DOCUMENT and _BOOKISH.match(text) is not None
 
 
@@ -200,7 +200,7 @@ def _tells_source(block: tuple[str, ...]) -> bool:
 
 
 def _is_own(block: tuple[str, ...]) -> bool:
-    """Return True if a block announces something to keep in the first person."""
+    """Return True if a block announces something to keep in the first person, so that it is typed."""
     text = "\n".join(block)
     return segment_patterns()["agents"].search(text) is None and bool(
         segment_patterns()["announces"].search(text) and _OWN.search(text)

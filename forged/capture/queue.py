@@ -112,10 +112,10 @@ class QueuedEvent(msgspec.Struct, eq=False):
 
 
 class CaptureQueue:
-    """Queue of capture events; one event at a time is in hand."""
+    """Orders capture events, joins turns of a session, and hands out one due event at a time."""
 
     def __init__(self, *, batch_turns: int = 1) -> None:
-        """An event of `batch_turns` turns is due."""
+        """An event with `batch_turns` turns is due at once."""
         self._batch_turns = batch_turns
         self._line: list[QueuedEvent] = []
         self.in_hand: QueuedEvent | None = None
@@ -125,7 +125,7 @@ class CaptureQueue:
 
     @property
     def turns(self) -> int:
-        """Return the count of queued events that are turns."""
+        """Return the count of queued events of kind `turn`, each with one turn or several."""
         return sum(waiting.event.kind == "turn" for waiting in self._line)
 
     @property
@@ -135,7 +135,7 @@ class CaptureQueue:
 
     @property
     def trouble(self) -> str:
-        """Return the reason why the first failed event failed, or ""."""
+        """Return the error of the first queued event whose last attempt failed, or ""."""
         return next((waiting.trouble for waiting in self._line if waiting.trouble), "")
 
     def events(self) -> tuple[Event, ...]:
@@ -205,7 +205,7 @@ class CaptureQueue:
         return min((max(0.0, w.ready_at - now) for w in ready), default=None)
 
     def holds(self, session: str) -> bool:
-        """Return True if an event of a session is queued, other than for a folder elsewhere."""
+        """Return True if an event of a session is queued, except those that wait for their folder."""
         return any(waiting.session == session and not waiting.elsewhere for waiting in self._line)
 
     def elsewhere(self) -> tuple[QueuedEvent, ...]:
@@ -259,7 +259,7 @@ class EventFlusher:
 
     @property
     def is_due(self) -> bool:
-        """Return True if something is not on disk."""
+        """Return True if events, capture cursors or scheduled changes are not on disk."""
         return bool(self._also or not self._state.capture_cursors.is_saved or self._queue.in_memory())
 
     def schedule(self, *also: Change) -> None:
@@ -275,7 +275,7 @@ class EventFlusher:
             self._task.cancel()
 
     async def _flush_all(self) -> None:
-        """Write until everything is on disk."""
+        """Write all that is unsaved every half second until everything is on disk, despite errors."""
         try:
             while self.is_due:
                 await asyncio.sleep(_FLUSH_AFTER_S)

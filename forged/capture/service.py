@@ -168,7 +168,7 @@ class CaptureService:
         return ""
 
     def _reject(self, reason: str) -> Outcome:
-        """Count a rejection, and return it as an outcome."""
+        """Count a rejected submission, and return the outcome with the reason."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
@@ -193,7 +193,7 @@ class CaptureService:
     def _enqueue(
         self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True, sealed: bool = False
     ) -> None:
-        """Queue events and wake the dispatcher."""
+        """Queue events, start the worker now if it never ran, and wake the dispatcher."""
         for event in events:
             self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         if events:
@@ -211,7 +211,7 @@ class CaptureService:
         return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove every sentence with an unwanted text from queued, dead and pending captures.
+        """Remove sentences with an unwanted text from captures that are pending, queued, in review or dead.
 
         The event in hand is classified again with its rest. Raises StoreError.
         """
@@ -251,7 +251,7 @@ class CaptureService:
         return self._queue.events()
 
     async def recheck_folders(self) -> None:
-        """Release events whose folders are at their paths again."""
+        """Check the folders of events that wait for theirs; release those with folders at their paths."""
         await self._dispatcher.recheck_folders()
 
     async def drop(self, event_id: str) -> bool:
@@ -327,7 +327,7 @@ class CaptureService:
                 group.create_task(self._dispatcher.run())
 
     async def close(self) -> None:
-        """Store events that are only in memory; call it after `run` was cancelled."""
+        """Refuse captures, end tasks, and store events that are only in memory; call it after `run`."""
         self._closing = True
         await self._dispatcher.settle()
         self._flusher.stop()

@@ -70,7 +70,7 @@ _GRACE_S = 60.0
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """Time limits and pauses of the supervisor, in seconds.
+    """Time limits and pauses for the starts of the worker process, in seconds.
 
     The first start waits for `first_start_s` unless a worker is wanted, so that the daemon starts fast. A
     start is reported after `slow_start_s` and killed after `ready_s`. `retry_s` doubles up to
@@ -85,7 +85,7 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class WorkerProcess:
-    """One worker process, used once from the event loop; `over` gets the cause of its death."""
+    """Starts, feeds and kills one worker process, and passes reports on; `over` gets the cause of death."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class WorkerProcess:
         self._killed_for = ""
 
     def begin(self) -> None:
-        """Start the process."""
+        """Start the process in a thread of its own; on failure, `over` gets the cause."""
         try:
             self._thread.start()
         except RuntimeError as error:  # the system has no thread left
@@ -201,7 +201,7 @@ class WorkerProcess:
         return process, results
 
     def _listen(self, results: Connection) -> None:
-        """Pass reports on until the pipe ends."""
+        """Pass the process's reports to the loop until the pipe ends; kill it for an unreadable one."""
         while True:
             try:
                 data = results.recv_bytes()
@@ -246,7 +246,7 @@ def _exit_cause(exit_code: int) -> str:
 
 
 class Supervisor:
-    """Starts, restarts and kills the worker, so that one is alive. One for the daemon.
+    """Keeps one worker process alive: starts, restarts and kills it, and passes its reports on.
 
     `problem` explains why no worker can run.
     """
@@ -372,7 +372,7 @@ class Supervisor:
         self._report_problem(f"the capture worker is not ready after {slow_s:g} s")
 
     def _report_problem(self, problem: str) -> None:
-        """Set the problem, and log a new one."""
+        """Set the reason why no worker can run ("" for none), and log a new one."""
         if problem and problem != self.problem:
             logger.warning("%s", problem)
         self.problem = problem
@@ -385,7 +385,7 @@ LastReport = Classified | TaskFailed | str
 
 
 class WorkerCall:
-    """Runs one task at a time in the worker, and answers its questions. One for the daemon.
+    """Gives the worker one task at a time, answers its questions, and returns its last report.
 
     `is_current` returns True for an event that is unchanged since it was given.
     """
@@ -428,7 +428,7 @@ class WorkerCall:
             self._answer.cancel()
 
     def _handle_report(self, report: Report) -> None:
-        """Answer a question of the worker, or finish the task."""
+        """Handle a worker's report: that it is ready, a sent call, a question, or the task's result."""
         if isinstance(report, Ready):
             self._on_ready()
             return

@@ -159,7 +159,7 @@ def words_said(texts: Iterable[str]) -> frozenset[str]:
 
 @functools.cache
 def segment_patterns() -> Mapping[str, re.Pattern[str]]:
-    """Return the patterns of `[segments]` in `authorship.toml` by name, read once."""
+    """Return the patterns that tell typed from pasted text, by name, read once from `authorship.toml`."""
     return patterns_of("segments")
 
 
@@ -193,6 +193,7 @@ def without_accents(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _without_accent(letter: str) -> str:
+    """Return a Latin letter without its accent, and any other letter as it is."""
     return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
 
 

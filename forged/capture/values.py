@@ -79,7 +79,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Refused statement in the person's words, and the reason as a sentence; `asked`: it was requested."""
+    """Statement that is not kept, in the person's words, and the reason; `asked`: keeping was requested."""
 
     text: str
     reason: str
@@ -87,7 +87,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Classified(msgspec.Struct, frozen=True, tag="classified"):
-    """Answer of a classifier about an event, often empty; it ends a task.
+    """Answer of a classifier about an event: proposals, refused requests and cost; it ends a task.
 
     `malformed` counts elements that were no memory. `is_answer`: the reply was valid, even if empty. `cut`
     explains why proposals may be missing. `author` wrote the proposals. `refused` are explicit requests.
@@ -104,7 +104,7 @@ class Classified(msgspec.Struct, frozen=True, tag="classified"):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of proposals left out and of secrets removed, and of forgotten texts that were repeated."""
+    """Counts of proposals left out, secrets removed and forgotten texts repeated; and refused texts."""
 
     invalid: int = 0
     duplicates: int = 0
@@ -124,12 +124,12 @@ class CallFailed(ProviderError):  # noqa: N818 - named for the event
 
 
 class Classifier(Protocol):
-    """Turns a conversation window into proposals."""
+    """Interface of classifiers, which propose memories from the conversation window of an event."""
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return proposals; `known` memories come nearest first.
+        """Return proposals of memories for an event; `known` existing memories come nearest first.
 
         `deadline` is in `time.monotonic()` seconds, for at most `attempts` calls. Raises CallFailed.
         """
@@ -182,21 +182,21 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class AskHeads(msgspec.Struct, frozen=True, tag="ask_heads"):
-    """Question for current memories with one of `names` in the first line. The worker waits."""
+    """The worker's question for current memories with one of `names` in the first line; it waits."""
 
     event_id: str
     names: tuple[str, ...] = ()
 
 
 class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
-    """Question for the local model's vectors of texts. The worker waits for VectorsAnswer."""
+    """The worker's question for the local model's vectors of texts; it waits for VectorsAnswer."""
 
     event_id: str
     texts: tuple[str, ...] = ()
 
 
 class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
-    """Question before a second call about an event, as text of it may have been cut meanwhile."""
+    """The worker's question if it may send an event to the model again, as it may have been cut."""
 
     event_id: str
 
@@ -225,7 +225,7 @@ Report = Ready | CallSent | AskHeads | AskVectors | AskRetry | Classified | Task
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """Settings of a worker, sent once. `key` is the secret itself and never shown or logged.
+    """Settings of a worker (model, network, log), sent once; `key` is a secret, never shown or logged.
 
     Without a `classifier` the built-in rules decide. `proxy` and `plain_http_hosts` are those of `[network]`.
     A `program` replaces an endpoint; each of its calls has a folder in `scratch`. `has_vectors`: the daemon

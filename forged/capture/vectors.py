@@ -23,7 +23,7 @@ _MOST_ROWS = 600
 
 
 class LocalVectors:
-    """Cache of the local model's vectors, in memory only. One for the daemon."""
+    """Gives vectors of texts by the local model, and caches them in memory. One for the daemon."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

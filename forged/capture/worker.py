@@ -58,7 +58,7 @@ _GRACE_S = 1.0
 
 
 def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
-    """Handle tasks until killed or until the pipe is closed; target of the spawned process."""
+    """Run the capture worker: make a classifier and handle tasks until killed or the pipe is closed."""
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -68,7 +68,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
     log.begin(wanted.log)
 
     def report(one: Report) -> None:
-        """Send a report to the daemon."""
+        """Send a report to the daemon, or exit at once if the daemon is gone."""
         try:
             results.send_bytes(msgspec.msgpack.encode(one))
         except BrokenPipeError:  # the daemon is gone; skip an orderly exit
@@ -147,15 +147,15 @@ class DaemonLink:
         self._report = report
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """Return current memories that the event sees, with one of `names` in the first line."""
+        """Ask the daemon for current memories that an event sees, with one of `names` in the first line."""
         return self._ask(AskHeads(event_id, tuple(names)), HeadsAnswer).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
-        """Return a float32 vector as bytes for each text, or an empty tuple."""
+        """Ask the daemon for a float32 vector as bytes for each text; an empty tuple if it has none."""
         return self._ask(AskVectors(event_id, tuple(texts)), VectorsAnswer).rows
 
     def may_go_on(self, event_id: str) -> bool:
-        """Return True if nothing of the event was forgotten since the daemon gave it."""
+        """Ask the daemon if an event is unchanged since it was given; False if some of it was forgotten."""
         return self._ask(AskRetry(event_id), RetryAnswer).may
 
     def _ask(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
@@ -192,7 +192,7 @@ class Worker:
         self._report(last)
 
     async def _classify(self, task: Classify) -> Classified:
-        """Classify within the deadline. Raises ProviderError."""
+        """Classify the event of a task within the time limit. Raises ProviderError."""
         if self._classifier is None:
             raise ProviderError("there is no classifier", reason="auth")
         deadline = time.monotonic() + self._timeout_s

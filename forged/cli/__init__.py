@@ -13,7 +13,7 @@ from forged import ensure_utf8
 
 
 def main() -> None:
-    """Run forgectl with the arguments of the process; exit with a code of exits.py."""
+    """Run forgectl with the arguments of the process; exit with its code (exits.py), 130 after Ctrl-C."""
     ensure_utf8()
     # A character that the locale cannot print is escaped.
     for stream in (sys.stdout, sys.stderr):
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command line without click if it is a frequent one, else by click; return the exit code."""
+    """Run a command line, frequent ones without importing click; return the exit code."""
     from forged.cli import fast  # noqa: PLC0415 - nothing before it is needed
 
     directory = _current_directory()
@@ -43,7 +43,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _current_directory() -> str:
-    """Return the current directory, or an empty text if it was removed."""
+    """Return the current directory, "" if it was removed, which a command that needs one reports."""
     try:
         return os.getcwd()
     except OSError:  # it was removed; a command that needs a workspace reports it

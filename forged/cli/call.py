@@ -35,7 +35,7 @@ _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """Context of a call: workspace, environment, and terminal.
+    """Context of one forgectl call: workspace, environment, timeout, JSON or text, and terminal.
 
     `workspace` is absolute. `executable` is the program that autostart may run. `interactive` means that a
     person can answer. `timeout_s` is the limit for the whole call. `programs` are the folders of systemctl
@@ -57,11 +57,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     shows_terminal: bool = False
 
     def can_redraw(self, stream: TextIO | None) -> bool:
-        """Return True if the stream is a terminal that supports escape sequences."""
+        """Return True if the stream is a terminal that supports escape sequences, as a bar needs."""
         return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
     def is_coloured(self, stream: TextIO | None) -> bool:
-        """Return True if output is coloured: NO_COLOR decides first, then FORCE_COLOR, then the terminal."""
+        """Return True if the stream gets colours: by NO_COLOR, else FORCE_COLOR, else if it can."""
         if self.environ.get("NO_COLOR"):
             return False
         return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.can_redraw(stream)
@@ -90,7 +90,7 @@ def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
 
 
 def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
-    """Return the width of the stream's terminal, or COLUMNS; 0 without a terminal."""
+    """Return the width of stdout's terminal in cells, COLUMNS first; 0 without a terminal."""
     if stream is None or not stream.isatty():
         return 0
     if (columns := environ.get("COLUMNS", "")).isdecimal() and len(columns) < _MOST_DIGITS:
@@ -102,7 +102,7 @@ def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
 
 
 def stdin_text() -> str:
-    """Read stdin as UTF-8 in any locale, with LF as line end. Raises Stop."""
+    """Read all of stdin as UTF-8 in any locale, with LF as line end. Raises Stop if closed or invalid."""
     if sys.stdin is None:
         raise Stop("usage", "no text on stdin, which is closed")
     try:
@@ -118,7 +118,7 @@ def stdin_text() -> str:
 
 @contextmanager
 def open_client(call: Invocation) -> Iterator[Client]:
-    """Open a client of the daemon for several requests. Raises Stop for each error of the client."""
+    """Open a client of the daemon by the call's options; its errors in the block become Stop."""
     try:
         with Client(
             timeout_s=call.timeout_s,
@@ -133,7 +133,7 @@ def open_client(call: Invocation) -> Iterator[Client]:
 
 
 def check_read(reply: Reply) -> None:
-    """Raise Stop for a reply without a result; print the reason of any other reply on stderr.
+    """Raise Stop for a reply without a result; else print its reason, if any, on stderr.
 
     `disabled` is a state and not a failure; the command goes on with an empty result.
     """
@@ -144,13 +144,13 @@ def check_read(reply: Reply) -> None:
 
 
 def check_done(reply: Reply) -> None:
-    """Raise Stop for the reply to a write that was not carried out."""
+    """Raise Stop with the reason if a reply says that a write was not carried out."""
     if reply.status != "ok":
         raise Stop(reply.status, status_sentence(reply))
 
 
 def ask(call: Invocation, request: Request[R], check: Callable[[Reply], None] = check_read) -> R:
-    """Send the only request of a command and return the checked reply."""
+    """Send one request to the daemon by a client of its own; return the reply after `check`."""
     with open_client(call) as client:
         reply = client.ask(request)
     check(reply)
@@ -158,13 +158,13 @@ def ask(call: Invocation, request: Request[R], check: Callable[[Reply], None] = 
 
 
 def status_sentence(reply: Reply) -> str:
-    """Return the reason of a reply as a sentence, or the words of its status if it has none."""
+    """Return a reply's reason as a sentence for a person, or the words of its status if it has none."""
     reason = reply.reason or reply.status.replace("_", " ")
     return f"memory is disabled: {reason}" if reply.status == "disabled" else reason
 
 
 def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
-    """Convert an error of the client into a Stop, with the command that helps."""
+    """Convert a client's error into a Stop with its error code, and the command that helps."""
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(
@@ -184,7 +184,7 @@ def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
 
 
 def _configuration_error(call: Invocation) -> str:
-    """Return the error of the configuration, as in the daemon's log, or ""."""
+    """Load the configuration that the daemon could not use; return its error, "" if there is none."""
     from forged import config  # noqa: PLC0415 - the fast verbs do without it
 
     try:
@@ -198,7 +198,7 @@ def _configuration_error(call: Invocation) -> str:
 
 
 def show(call: Invocation, value: msgspec.Struct | Mapping[str, object], lines: Iterable[str]) -> None:
-    """Print a value as JSON where `--json` is given, else its lines, if any."""
+    """Print the result of a command on stdout: as JSON with `--json`, else as lines, if any."""
     if call.as_json:
         say_json(value)
     elif text := "\n".join(lines):
@@ -206,7 +206,7 @@ def show(call: Invocation, value: msgspec.Struct | Mapping[str, object], lines: 
 
 
 def tell_notice(call: Invocation, reply: Retrieved | Found | Explained | Memories) -> None:
-    """Print the notice of a reply on stderr; in JSON it is a field."""
+    """Print the notice of a reply, if any, on stderr; not with `--json`, where it is a field."""
     if reply.notice and not call.as_json:
         tell(f"forgectl: {reply.notice}")
 
@@ -231,7 +231,7 @@ def show_found(
 
 
 def report(stop: Stop, *, as_json: bool) -> int:
-    """Print why a command ended, as text or JSON; return the exit code."""
+    """Print the Stop of a command, on stderr or as JSON on stdout; return the exit code."""
     if as_json:
         say_json({"error": {"code": stop.word, "message": str(stop)}})
     else:

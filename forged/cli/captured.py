@@ -63,7 +63,7 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
 
 
 def _empty_sentence(request: ListCaptured, found: CapturedPage) -> str:
-    """Return why the list is empty: nothing matches, or the offset skips all."""
+    """Return why `captured` lists no statement: none was saved or refused, none matches, or the offset."""
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -72,14 +72,14 @@ def _empty_sentence(request: ListCaptured, found: CapturedPage) -> str:
 
 
 def _tell_waiting(call: Invocation) -> None:
-    """Ask the daemon for its status, and print a note if turns are not judged yet."""
+    """Ask the daemon if capture has turns to judge still, and print a note on stderr if so."""
     report = ask(call, Status(workspace="")).capture
     if report.in_hand or captures_waiting(report):
         tell("the latest turns are not judged yet; `forgectl status` shows how many")
 
 
 def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
-    """Yield lines for each statement: outcome, time and category, and below them its details."""
+    """Yield lines of `captured` for each statement: outcome, time, category, and its details below."""
     names = short_ids(each.memory_id for each in captured) if call.width else {}
     for each in captured:
         word = _outcome(each)
@@ -107,7 +107,7 @@ def _outcome(each: CapturedEntry) -> str:
 
 
 def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
-    """Yield the text of a statement, the reason, its source, and the command that undoes it."""
+    """Yield a captured statement's text, why it was saved or refused, its source, and how to undo it."""
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
@@ -130,7 +130,7 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
 
 
 def _source_text(each: CapturedEntry) -> str:
-    """Return agent, session and kind of event that a statement came from."""
+    """Return agent, session and kind of event that a captured statement came from, as one text."""
     agent = escape_line(each.agent) or "unnamed agent"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
     kind = "" if each.kind in {"", "turn"} else escape_line(each.kind).replace("_", " ")
@@ -138,7 +138,7 @@ def _source_text(each: CapturedEntry) -> str:
 
 
 def _undo_command(call: Invocation, each: CapturedEntry, name: str) -> str:
-    """Return the shell command that forgets a captured memory, also from another repository."""
+    """Return the shell command that forgets a captured memory, with `--workspace` if it is elsewhere."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
     return escape_line(f"forgectl forget {name}{place}")

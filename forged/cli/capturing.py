@@ -76,14 +76,14 @@ def resume_command(call: Invocation, *, everywhere: bool) -> None:
 
 
 def _confirm(call: Invocation, batch: Undone) -> None:
-    """Show the memories and ask. Raises Stop when the answer is no."""
+    """Show the memories that `undo` would remove, and ask. Raises Stop if the answer is no."""
     memories = counted(len(batch.memories), "memory", "memories")
     question = f"Undo {memories} (7 days in the trash)?"
     confirm(memory_table(batch.memories, call.width), question, declined="nothing was undone")
 
 
 def _undo_receipt(done: Undone) -> Iterator[str]:
-    """Yield the ids of the memories that were undone, and the path of the trash."""
+    """Yield ids of the memories that `undo` removed, and the path of the trash; nothing if it was empty."""
     if done.status == "empty":
         return
     yield f"undone: {listed(memory.id for memory in done.memories)}"
@@ -92,12 +92,12 @@ def _undo_receipt(done: Undone) -> Iterator[str]:
 
 
 def _resume_receipt(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Yield the repositories where a pause has ended, and those that stay paused."""
+    """Yield where a pause of memory has ended, by comparing before and now, and where one goes on."""
     ended = [place for place in before if place not in now]
     yield from _place_lines("resumed", ended) if ended else ("nothing was paused",)
     yield from _place_lines("still paused", now)
 
 
 def _place_lines(what: str, places: Sequence[str]) -> list[str]:
-    """Return a line `WORD: REPOSITORY` for each place of a pause."""
+    """Return a line `WORD: REPOSITORY` for each repository of a pause of memory."""
     return [f"{what}: {paused_place_name(place)}" for place in places]

@@ -106,7 +106,7 @@ def restore_command(call: Invocation, **fields: Any) -> None:
 
 
 def _with_edited_text(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
-    """Open the text in the editor; return the request with the new text. Raises Stop if unchanged."""
+    """Open a memory's text in the editor; return the edit with the new text. Raises Stop if unchanged."""
     if not call.interactive:
         raise Stop(
             "usage", "edit opens an editor and needs a terminal; otherwise give a TEXT, `-` or an option"
@@ -126,7 +126,7 @@ def _with_edited_text(call: Invocation, client: Client, asked: wire.Edit) -> wir
 
 @contextlib.contextmanager
 def _save_on_error(content: str | None) -> Iterator[None]:
-    """Save the text to a temporary file and print its path, if the block raises."""
+    """Save an edited text to a temporary file and print its path, if the block that sends it raises."""
     try:
         yield
     except BaseException:
@@ -142,7 +142,7 @@ def _save_on_error(content: str | None) -> Iterator[None]:
 
 
 def _move_receipt(moved: wire.Moved) -> Iterator[str]:
-    """Yield the new id, scope and path of a moved memory, and the ids in the trash."""
+    """Yield the new id, scope and path of a moved memory, what is in the trash, and removed links."""
     yield f"moved to {escape_line(moved.memory_id)}, {escape_line(moved.scope)}/{escape_line(moved.category)}"
     yield f"path {escape_line(moved.path)}"
     yield f"in the trash for 7 days: {listed(moved.ids)}"
@@ -161,7 +161,7 @@ def _check_restored(reply: wire.Reply) -> None:
 
 
 def _restore_receipt(back: wire.Restored, width: int) -> Iterator[str]:
-    """Yield the ids of restored memories, and a table of their current versions."""
+    """Yield ids of memories restored from the trash, and a table of their current versions."""
     if back.status == "empty":
         return
     yield f"restored: {listed(memory.id for memory in back.memories)}"

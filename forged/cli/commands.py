@@ -26,7 +26,7 @@ from forged.cli.terminal import exit_for_output_error, redirect_to_null
 
 
 class Verb(NamedTuple):
-    """Row of the table of commands: module below `forged.cli`, one line for `--help`, and an example.
+    """Row of the table of commands: module below `forged.cli`, one line for `--help`, and examples.
 
     `parts` are the examples of a group's own commands: arguments by name.
     """
@@ -136,7 +136,7 @@ _MORE = (
 
 
 class SharedOption(click.Option):
-    """Option of many commands, documented on the page of `forgectl` alone."""
+    """Option of many commands that only the help of `forgectl` itself lists, not that of each command."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the option's line of help on the page of `forgectl`; None on other pages."""
@@ -201,18 +201,18 @@ _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class Commands(click.Group):
-    """Root group of forgectl: imports a command when it is called, lists all under headings."""
+    """Root group of forgectl: imports only the command that is called, lists all in groups for help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all commands."""
+        """Return the names of all commands of forgectl."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a command by its name and add its example to its help; None for an unknown name."""
+        """Import the command of this name, with its example for help; None for an unknown name."""
         return _import_command(cmd_name) if cmd_name in VERBS else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; first note if `--all` is among them, which `--help` depends on."""
+        """Parse forgectl's arguments, and note for `--help` if `--all` is among them."""
         ctx.meta[_ALL] = "--all" in args
         return super().parse_args(ctx, args)
 
@@ -224,7 +224,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the lists of the help: the commands by group, then the options."""
+        """Write forgectl's help: commands by group (plumbing with `--all`), then shared options."""
         groups = GROUPS | ({"Plumbing": PLUMBING} if ctx.meta.get(_ALL) else {})
         for heading, verbs in groups.items():
             lines = [(name, verb.about) for name, verb in verbs.items()]
@@ -238,7 +238,7 @@ class Commands(click.Group):
 
 
 class DefaultGroup(click.Group):
-    """A group that runs its command `status` where no command is named."""
+    """A group of commands that runs its command `status` if the command line names none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `status` first if the arguments are empty or begin with an option that the group lacks."""
@@ -250,7 +250,7 @@ class DefaultGroup(click.Group):
 
 @functools.cache
 def _import_command(name: str) -> click.Command:
-    """Import a command once, and add version and example to it and its own commands."""
+    """Import a command of forgectl once; add `--version` and an example to it and its subcommands."""
     verb = VERBS[name]
     module = importlib.import_module(f"forged.cli.{verb.module}")
     command: click.Command = getattr(module, f"{name}_command")
@@ -262,31 +262,31 @@ def _import_command(name: str) -> click.Command:
 
 
 def _add_version_and_example(command: click.Command, example: str) -> None:
-    """Give a command `--version`, an example, and a line of help on its shared options."""
+    """Give a command `--version`, and an example and its shared options at the end of its help."""
     command.params.append(_VERSION)
     shared = ", ".join(param.opts[-1] for param in command.params if isinstance(param, SharedOption))
     command.epilog = f"\b\nExample:\n  forgectl {example}\n\nAlso {shared}: see `forgectl --help`."
 
 
 def _fail_if_unknown(context: click.Context, name: str, names: Collection[str]) -> None:
-    """End the call with a suggestion unless the name is one of `names`."""
+    """End the call for a command name that is not in `names`, with the nearest one as a suggestion."""
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         context.fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def with_daemon_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that asks the daemon: give it its Invocation and the shared options."""
+    """Decorate a command that asks the daemon: pass the Invocation, add workspace, timeout, `--json`."""
     return _wrap_command(verb, (*_PLACE, _TIMEOUT, _JSON))
 
 
 def with_json_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that asks no daemon: give it its Invocation and the option `--json`."""
+    """Decorate a command that asks no daemon: pass the Invocation, add the option `--json`."""
     return _wrap_command(verb, (_JSON,))
 
 
 def _wrap_command(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callable[..., None]:
-    """Wrap a command: add options, pass the Invocation, and end the process with its Stop's exit code."""
+    """Wrap a command: add options, pass the Invocation; a Stop is printed and gives the exit code."""
 
     def with_invocation(
         surroundings: Invocation,
@@ -313,7 +313,7 @@ def _wrap_command(verb: Callable[..., None], options: Sequence[_Decorator]) -> C
 def _adjusted_invocation(
     call: Invocation, workspace: str | None, no_autostart: bool, timeout_s: float | None, as_json: bool
 ) -> Invocation:
-    """Return the invocation, changed by the shared options of a command line."""
+    """Return the invocation with workspace, autostart, timeout and JSON of a command line's options."""
     return msgspec.structs.replace(
         call,
         workspace=os.path.join(call.workspace, workspace) if workspace else call.workspace,
@@ -380,7 +380,7 @@ def help_command(context: click.Context, *, names: tuple[str, ...]) -> None:
 
 
 def run(arguments: Sequence[str], call: Invocation) -> int:
-    """Run a command line by click, print its errors, and return the exit code."""
+    """Run a command line by click, print errors as text or JSON, and return the exit code."""
     try:
         code = forgectl.main(list(arguments), prog_name="forgectl", standalone_mode=False, obj=call)
     except click.Abort:
@@ -399,7 +399,7 @@ def run(arguments: Sequence[str], call: Invocation) -> int:
 
 
 def _print_error(error: click.ClickException) -> int:
-    """Print an error of click; return its exit code."""
+    """Print an error of click on stderr, if that is open; return its exit code."""
     try:
         error.show()
     except OSError:

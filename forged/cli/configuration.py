@@ -91,7 +91,7 @@ def template() -> str:
 
 
 def _section_lines(section: str, values: msgspec.Struct) -> Iterator[str]:
-    """Yield a section of the new file: for each key its meaning and its default, as comments."""
+    """Yield a section of a new configuration file: each key's meaning and default, as comments."""
     yield f"[{section}]"
     for name, default in msgspec.structs.asdict(values).items():
         yield f"# {MEANINGS[f'{section}.{name}']}"
@@ -131,7 +131,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
 
 
 def _program_path(call: Invocation, wanted: str) -> str:
-    """Return a program's absolute path. Raises Stop if it is missing or in the current folder."""
+    """Find a classifier's program in PATH. Raises Stop if it is missing or in the current folder."""
     found = shutil.which(wanted, path=call.environ.get("PATH", ""))
     if found is None or not os.path.isabs(found):
         raise Stop("not_found", f"`{wanted}` was not found; give its absolute path with --program")
@@ -145,12 +145,12 @@ def _program_path(call: Invocation, wanted: str) -> str:
 
 
 def _toml_string(value: str) -> str:
-    """Quote a text for TOML, which reads JSON strings."""
+    """Quote a text as a TOML string, in JSON's form, which TOML reads, too."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _classifier_notes(name: str, path: str) -> tuple[str, ...]:
-    """Return lines that say where to add the settings and how to limit their cost."""
+    """Return lines for a person: where to add the classifier's settings, and how to limit its cost."""
     agent = config.split_program_name(name)[1]
     adds = config.AGENTS.get(agent)
     how = "on its standard input" if adds is None else f"with your login of {agent}"
@@ -212,7 +212,7 @@ def check_command(call: Invocation) -> None:
 
 
 def _load_configuration(call: Invocation) -> config.Loaded:
-    """Load the configuration. Raises Stop if it is invalid."""
+    """Load the user's configuration, without the daemon. Raises Stop if it is invalid."""
     try:
         return config.load(call.environ)
     except ConfigError as error:
@@ -220,13 +220,13 @@ def _load_configuration(call: Invocation) -> config.Loaded:
 
 
 def _tell_warnings(call: Invocation, loaded: config.Loaded) -> None:
-    """Print the warnings of a configuration on stderr; with `--json` they are a field."""
+    """Print the configuration's warnings on stderr, but not with `--json`, where they are a field."""
     for warning in () if call.as_json else loaded.warnings:
         tell(f"warning: {warning}")
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a new private file. Raises Stop if it exists or cannot be written."""
+    """Write a new configuration file, private to the user. Raises Stop if it exists or cannot be written."""
     try:
         descriptor = new_file(str(path))
     except FileExistsError as error:

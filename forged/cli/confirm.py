@@ -16,13 +16,13 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask; require
 
 
 def require_answer(call: Invocation, verb: str) -> None:
-    """Raise Stop unless a person at a terminal can answer; call it before the daemon is asked."""
+    """Raise Stop if a command needs confirmation but has no terminal; called before anything is done."""
     if not call.interactive:
         raise Stop("usage", f"{verb} needs confirmation; pass --yes when not on a terminal")
 
 
 def confirm(shown: Iterable[str], question: str, declined: str) -> None:
-    """Print lines and ask a question, all escaped already. Raises Stop unless the answer is yes."""
+    """Print escaped lines on stderr and ask a yes-or-no question. Raises Stop unless it is yes."""
     for line in shown:
         click.echo(line, err=True)
     try:

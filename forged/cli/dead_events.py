@@ -86,7 +86,7 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
 
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
-    """Return one line for each event: id, time of failure, kind, repository, reason."""
+    """Return a table of failed capture events: id, time of failure, kind, repository, reason."""
     rows = (
         (event.id, local_time(event.died_at) or "waits", event.kind, event.root, event.reason)
         for event in events
@@ -95,7 +95,7 @@ def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
 
 
 def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
-    """Yield a whole event: its attributes, an empty line, its messages."""
+    """Yield a failed capture event whole: its attributes, an empty line, its messages."""
     yield paint("strong", escape_line(event.id))
     fields = {
         "kind": event.kind,
@@ -113,13 +113,13 @@ def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
 
 
 def _require_choice(ids: tuple[str, ...], every: bool) -> None:
-    """Raise Stop unless either ids or `--all` are given."""
+    """Raise Stop unless a command on failed events has either ids or `--all`."""
     if bool(ids) == every:
         raise Stop("usage", "name events by ID, or give --all")
 
 
 def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Show the events and ask; return the ids to drop. Raises Stop when the answer is no."""
+    """Show the events that `dead drop` would erase, and ask; return their ids. Raises Stop on no."""
     found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
     meant = [event for event in found.events if ids or not event.waits]
@@ -130,13 +130,13 @@ def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[st
 
 
 def _show_receipt(call: Invocation, done: DeadEvents, what: str) -> None:
-    """Print the ids of events that were retried or dropped, and those that were not found."""
+    """Print the ids of events that were queued again or dropped; exit code 1 if some were not found."""
     if not (done.events or done.missing or call.as_json):
         tell(_NONE)
     _show_events(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])
 
 
 def _show_events(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
-    """Print texts about events; exit with code 1 if an id was not found."""
+    """Print texts about failed events; exit code 1 if an id was not found or is refused."""
     sentence = found.reason or f"there is no failed event {', '.join(found.missing)}"
     show_found(call, found, pages, found.missing, sentence)

@@ -30,18 +30,18 @@ _SUFFIX = ".md"
 
 
 def topics() -> dict[str, str]:
-    """Return the topics in alphabetical order, each with the summary of its page."""
+    """Return the topics of the manual in alphabetical order, each with its page's summary."""
     pages = sorted(page.name for page in _PAGES.iterdir() if page.name.endswith(_SUFFIX))
     return {name.removesuffix(_SUFFIX): _summary_of(_PAGES / name) for name in pages}
 
 
 def _summary_of(page: Traversable) -> str:
-    """Return the third line of a page, which is its summary."""
+    """Return the summary of a page of the manual, which is its third line."""
     return page.read_text(encoding="utf-8").split("\n", 3)[2]
 
 
 def _complete_topic(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
-    """Return the topics that begin with the typed text, for shell completion."""
+    """Return the topics of the manual that begin with the typed text, for shell completion."""
     return [topic for topic in topics() if topic.startswith(begun)]
 
 
@@ -60,7 +60,7 @@ def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> Non
 
 
 def _list_pages(call: Invocation) -> None:
-    """Print the topics of the manual with their summaries."""
+    """Print the topics of the manual with their summaries, as a table or as JSON."""
     known = topics()
     if call.as_json:
         say_json({"topics": known})
@@ -69,7 +69,7 @@ def _list_pages(call: Invocation) -> None:
 
 
 def _show_page(call: Invocation, topic: str) -> None:
-    """Print a page. Raises Stop for an unknown topic."""
+    """Print a page of the manual, in a pager on a terminal. Raises Stop for an unknown topic."""
     known = topics()
     if topic not in known:
         near = difflib.get_close_matches(topic, known, 1)
@@ -83,7 +83,7 @@ def _show_page(call: Invocation, topic: str) -> None:
 
 
 def rendered(text: str, paint: Painter, width: int) -> Iterator[str]:
-    """Yield the lines of a page for a terminal: paragraphs folded, tables aligned, links as their text."""
+    """Yield a manual page's lines for a terminal: paragraphs folded, tables aligned, links as text."""
     for kind, lines in groupby(_lines_with_kind(text), key=itemgetter(0)):
         block = [line for _, line in lines]
         if kind == "table":
@@ -102,7 +102,7 @@ def rendered(text: str, paint: Painter, width: int) -> Iterator[str]:
 
 
 def _lines_with_kind(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with its kind: code, heading, table, blank or text; fences are left out."""
+    """Yield each markdown line with its kind: code, heading, table, blank or text; no fences."""
     in_code = False
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
@@ -118,7 +118,7 @@ def _lines_with_kind(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    """Yield each paragraph and each list item as one line."""
+    """Join markdown lines: yield each paragraph and each list item as one line."""
     found = lines[0]
     for line in lines[1:]:
         if _ITEM.match(line):
@@ -130,12 +130,12 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _plain_text(text: str) -> str:
-    """Replace links by their texts, and unescape bars."""
+    """Return markdown text with links replaced by their texts, and with unescaped bars."""
     return _LINK.sub(r"\1", text).replace("\\|", "|").strip()
 
 
 def _say_value(call: Invocation, name: str, value: str) -> None:
-    """Print a value or, with `--json`, an object with this one field."""
+    """Print a text or, with `--json`, an object with this text as its one field."""
     if call.as_json:
         say_json({name: value})
     else:

@@ -40,7 +40,7 @@ _BY_WORD = {
 
 
 class Stop(Exception):  # noqa: N818 - an ending, not always an error
-    """End of a command: `word` is an error code for programs, the message is a sentence for a person."""
+    """End of a command with a sentence for a person; `word` is its error code, which sets the exit code."""
 
     def __init__(self, word: str, message: str) -> None:
         super().__init__(message)
@@ -48,5 +48,5 @@ class Stop(Exception):  # noqa: N818 - an ending, not always an error
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process for the word."""
+        """Exit code of the process for the error code `word`; 69 for an unknown one."""
         return _BY_WORD.get(self.word, UNAVAILABLE)

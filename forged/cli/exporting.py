@@ -41,7 +41,7 @@ _MOST_NAMED = 3
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """Result of an export; `left` are files that were not exported."""
+    """Result of `export` to files: folder, manifest, and in `left` the files that were not exported."""
 
     path: str
     manifest: Manifest
@@ -49,7 +49,7 @@ class ExportResult(msgspec.Struct, frozen=True):
 
 
 class JsonExport(msgspec.Struct, frozen=True):
-    """Content of a JSON export: all memories and the version of forged."""
+    """Content of `export --format json`: all memories, and the version of forged."""
 
     forged: str
     memories: tuple[wire.MemoryRecord, ...]
@@ -110,7 +110,7 @@ def export_command(
 def _export_files(
     call: Invocation, client: Client, to: str, scope: str, *, all_repos: bool, force: bool
 ) -> ExportResult:
-    """Copy the memory files of repository and user to a folder. Raises Stop."""
+    """Copy the memory files of user and repositories to a folder, with a manifest. Raises Stop."""
     if to == "-":
         raise Stop("usage", "an export of files needs a folder; give --to DIR, or --format json")
     target = os.path.abspath(to)
@@ -131,7 +131,7 @@ def _export_files(
 def _roots_to_export(
     call: Invocation, client: Client, scope: str, *, all_repos: bool
 ) -> list[tuple[str, str]]:
-    """Return path and scope of each root to export, the user's first."""
+    """Return path and scope of each root that `export` copies, the user's first."""
     here = gathering.workspace_roots(client, call.workspace)
     found = sorted(((root.root, root.scope) for root in here), key=lambda each: each[1] != "user")
     if all_repos:
@@ -142,7 +142,7 @@ def _roots_to_export(
 
 
 def _withheld_paths(client: Client, top: str) -> frozenset[str]:
-    """Return the paths of files that are not used in a repository. Raises Stop if there are too many."""
+    """Return paths of a repository's files that are not used yet. Raises Stop if there are too many."""
     reply = client.ask(wire.Review(workspace=top))
     check_done(reply)
     if reply.root is not None and reply.root.withheld > len(reply.files):
@@ -154,18 +154,18 @@ def _withheld_paths(client: Client, top: str) -> frozenset[str]:
 
 
 def _skipped_items(copies: Sequence[RootCopy], manifest: Manifest) -> Iterator[SkippedPart]:
-    """Yield the files that were not exported, each with its path below the export."""
+    """Yield the files that an export left out, each with its path below the export and the reason."""
     for copy, part in zip(copies, manifest.parts, strict=True):
         yield from (SkippedPart(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
 def _reason_of(left: SkippedPart) -> str:
-    """Return the reason for a file that was not exported."""
+    """Return the reason why a file was not exported, as a key to group by."""
     return left.why
 
 
 def _receipt_lines(done: ExportResult) -> Iterator[str]:
-    """Yield path and number of exported files, and the files that were not exported."""
+    """Yield folder and numbers of exported files, those not exported by reason, and a warning on secrets."""
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
@@ -180,7 +180,7 @@ def _receipt_lines(done: ExportResult) -> Iterator[str]:
 
 
 def _ask_records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
-    """Ask for all pages of a list of memories."""
+    """Ask the daemon for a list of memories, page by page; return all of them."""
     found: list[wire.MemoryRecord] = []
     while True:
         page = client.ask(msgspec.structs.replace(asked, offset=len(found)))
@@ -191,7 +191,7 @@ def _ask_records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryR
 
 
 def _markdown_lines(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
-    """Yield current memories as markdown, by repository and category."""
+    """Yield the current memories as a markdown page, by repository and category."""
     yield "# Memories"
     heads = sorted((each for each in found if each.is_head), key=_sort_key)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
@@ -204,12 +204,12 @@ def _markdown_lines(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
 
 
 def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
-    """Return the sort key of a memory: the user's first, then by root, category and time."""
+    """Return a memory's key for the order of an export: the user's first, then root, category, time."""
     return record.scope != "user", record.root, record.category, record.created_at, record.id
 
 
 def _write_text(to: str, text: str, *, force: bool) -> None:
-    """Write to stdout, escaped for a terminal, or to a new file with mode 0600."""
+    """Write an export to stdout, escaped for a terminal, or to a new file; `force` overwrites one."""
     if to in {"", "-"}:
         say_escaped(text)
         return
@@ -224,7 +224,7 @@ def _write_text(to: str, text: str, *, force: bool) -> None:
 
 
 def _open_target(path: str, *, force: bool) -> int:
-    """Open a file for writing and return its descriptor; an existing one keeps its owner."""
+    """Open an export's file for writing: a new private one or, with `force`, an existing one, emptied."""
     os.stat(os.path.dirname(path) or ".")  # an export makes no folder
     try:
         return new_file(path)

@@ -28,7 +28,7 @@ _MOST_BYTES = 4096
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
-    """Return command, message and `--json` of a plain command line; None if click must parse it."""
+    """Parse a plain ping, status or retrieve: command, message, `--json`; None if click must parse it."""
     if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
         return None
     words = [word for word in arguments[1:] if word != "--json"]
@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
-    """Run `hook`, `mcp` or a plain ping, status or retrieve; return its exit code, None if click must."""
+    """Run `hook`, `mcp` or a plain ping, status or retrieve without click; return its exit code, or None."""
     if arguments[:1] == ["hook"] and not _ABOUT.intersection(arguments) and _is_piped():
         from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
 
@@ -57,12 +57,12 @@ def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) ->
 
 
 def _is_piped() -> bool:
-    """Return True if stdin is not a terminal; at a terminal click explains the command."""
+    """Return True if stdin is no terminal, as for an agent's hook; for a person click explains it."""
     return sys.stdin is None or not sys.stdin.isatty()
 
 
 def _serve_mcp(arguments: Sequence[str]) -> int | None:
-    """Run the MCP bridge until its input ends; return None for arguments that click must explain."""
+    """Run the MCP server until its input ends; return 0, None for arguments that click must explain."""
     from forged import mcp  # noqa: PLC0415 - no other command needs it
 
     place = mcp.parse_arguments(list(arguments))
@@ -73,7 +73,7 @@ def _serve_mcp(arguments: Sequence[str]) -> int | None:
 
 
 def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: Mapping[str, str]) -> int:
-    """Run ping, status or retrieve without click; return the exit code."""
+    """Run ping, status or retrieve without click, print its errors; return the exit code."""
     import msgspec  # noqa: PLC0415 - costs more than all of the above
 
     from forged.cli import call, exits, plain_verbs  # noqa: PLC0415
@@ -92,7 +92,7 @@ def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: M
 
 
 def _print_pong(version: str, build: str, as_json: bool) -> int | None:
-    """Print the answer of ping, and a warning if the daemon is another version; None if it cannot."""
+    """Print `pong`, and a warning if the daemon is another version or build; None if stdout fails."""
     if sys.stdout is None:
         return None
     try:
@@ -132,7 +132,7 @@ def _ping_daemon(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
-    """Read the replies to hello and ping; return version and build, or empty texts if unexpected."""
+    """Read the daemon's replies to hello and ping; return version and build, "" if unexpected."""
     received, end = b"", time.monotonic() + _PATIENCE_S
     while len(received) < _MOST_BYTES and time.monotonic() < end:
         data = receive(_MOST_BYTES)
@@ -149,6 +149,6 @@ def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
 
 
 def _text_field(received: bytes, field: bytes) -> str:
-    """Return the short text after the name of a field in msgpack bytes, or an empty text."""
+    """Return the short text that follows a field's name in msgpack bytes, "" if there is none."""
     after = received.partition(field)[2]
     return after[1 : 1 + after[0] - _SHORT.start].decode() if after and after[0] in _SHORT else ""

@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 def all_memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
-    """Ask for all pages of a list of memories; return them newest first, without duplicates."""
+    """Ask the daemon for a list of memories, page by page; return all, newest first, each once."""
     found = _all_pages(
         lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.memories
     )
@@ -30,7 +30,7 @@ def all_memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryR
 
 
 def all_captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.CapturedEntry, ...]:
-    """Ask for all statements that capture saved or refused; return them newest first."""
+    """Ask the daemon for all statements that capture saved or refused; return them newest first."""
     found = _all_pages(
         lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.captured
     )
@@ -38,7 +38,7 @@ def all_captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.Capture
 
 
 def all_injections(client: Client, asked: wire.ListInjections) -> tuple[wire.InjectedTurn, ...]:
-    """Ask for the injections of all turns; return them newest first."""
+    """Ask the daemon for all turns with an injection; return them newest first."""
     found = _all_pages(
         lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
     )
@@ -46,7 +46,7 @@ def all_injections(client: Client, asked: wire.ListInjections) -> tuple[wire.Inj
 
 
 def workspace_roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
-    """Ask for the roots of a workspace: those of its repository, and the user's."""
+    """Ask for the memory folders of a workspace: those of its repository, and the user's."""
     report = client.ask(wire.Status(workspace=workspace))
     check_read(report)
     tops = _repository_tops(client, workspace)
@@ -54,7 +54,7 @@ def workspace_roots(client: Client, workspace: str) -> tuple[wire.RootReport, ..
 
 
 def _repository_tops(client: Client, workspace: str) -> frozenset[str]:
-    """Return the tops of the repository; a worktree may have a store of its own and a shared one."""
+    """Return the tops of the workspace's repository: also a worktree's own; none outside of one."""
     try:
         return frozenset(each.root for each in client.ask(wire.Trust(workspace=workspace)).roots)
     except RequestFailed as failed:
@@ -64,14 +64,14 @@ def _repository_tops(client: Client, workspace: str) -> frozenset[str]:
 
 
 def _ask_page(client: Client, request: wire.Request[_Reply]) -> _Reply:
-    """Ask for one page of a list. Raises Stop for a reply without a result."""
+    """Ask the daemon for one page of a list; return it. Raises Stop for a reply without a result."""
     reply = client.ask(request)
     check_read(reply)
     return reply
 
 
 def _all_pages(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
-    """Yield the items of page after page, up to the total that the replies name."""
+    """Yield the items of a list, asking for page after page up to the total that replies name."""
     start, total = 0, 1
     while start < total:
         reply = page(start)

@@ -24,7 +24,7 @@ _LONGEST_QUOTE = 160
 
 
 class ImportedItem(msgspec.Struct, frozen=True):
-    """Result for one item; `says` is the beginning of its text if it is imported."""
+    """Result of importing one item: where it is from, where it went, why not; `says` is its beginning."""
 
     where: str
     result: str
@@ -37,7 +37,7 @@ class ImportedItem(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """Result of an import, or its plan if it is not `done`."""
+    """Result of an import, or its plan if not `done`: counts by result, memories, and what was `left`."""
 
     done: bool
     counts: dict[str, int]
@@ -55,7 +55,7 @@ def report_of(
     *,
     done: bool = False,
 ) -> ImportReport:
-    """Build the report of an import, or of its plan if it is not `done`."""
+    """Build the report of an import, or of its plan, from planned items and the daemon's outcomes."""
     entries = tuple(
         ImportedItem(
             where=move.item.where,
@@ -86,7 +86,7 @@ _RESULTS = {
 
 
 def report_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
-    """Yield the report of an import, or of its plan, as lines for a terminal."""
+    """Yield an import's report or plan: files, counts by root, replaced and refused memories, the rest."""
     for name, count in sorted(report.formats.items()):
         yield f"read {counted(count, 'file')} as {name}"
     for (root, scope), counts in _counts_by_root(report.memories).items():
@@ -106,7 +106,7 @@ def report_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
 
 
 def _counts_by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
-    """Count the items by their result, for each root and scope."""
+    """Count the items of an import by their result, for each root and scope."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
         counts.setdefault((each.root, each.scope), Counter())[each.result] += 1
@@ -114,12 +114,12 @@ def _counts_by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Co
 
 
 def _ordered_counts(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return results with their counts in the order of `_RESULTS`, without zeros."""
+    """Return the results of an import with their counts, in the order of `_RESULTS`, without zeros."""
     return [(name, counts[name]) for name in _RESULTS if counts[name]]
 
 
 def _not_imported_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
-    """List refused items, and left-out lines by reason or one by one."""
+    """Yield refused items (all with `verbose`) and left-out lines, by reason or with `verbose` each."""
     refused = [each for each in report.memories if each.result not in {"new", "exists"}]
     for each in refused[: None if verbose else _MOST_LISTED]:
         yield f"  {escape_line(each.where)}: {escape_line(each.reason)}"
@@ -138,7 +138,7 @@ def _not_imported_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]
 
 
 def print_report(call: Invocation, report: ImportReport, *, verbose: bool) -> None:
-    """Print the report and a hint; exit with code 1 if a memory was refused."""
+    """Print an import's report and a hint on the next step; exit code 1 if a memory was refused."""
     show(call, report, report_lines(report, verbose=verbose))
     if not call.as_json:
         if not report.counts.get("new"):

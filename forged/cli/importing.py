@@ -97,13 +97,13 @@ def import_command(
 
 
 def _confirm_plan(report: ImportReport, *, verbose: bool) -> None:
-    """Ask for confirmation. Raises Stop if declined."""
+    """Show the plan of an import and ask for confirmation. Raises Stop if declined."""
     question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
     confirm(report_lines(report, verbose=verbose), question, declined="nothing was imported")
 
 
 def _read_items(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
-    """Read the items to import from all paths. Raises Stop."""
+    """Read the items to import from all paths, merged into one batch. Raises Stop for a wrong path."""
     try:
         return merge_batches([read_path(os.path.abspath(path), asked) for path in paths])
     except WorkspaceError as error:
@@ -111,7 +111,7 @@ def _read_items(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
 
 
 def _parse_into(given: Sequence[str]) -> Mapping[str, str]:
-    """Parse the values of `--into`; return folders of repositories by name. Raises Stop."""
+    """Parse `--into [NAME=]PATH` into folders of repositories by name. Raises Stop if not a folder."""
     places: dict[str, str] = {}
     for each in given:
         name, _, path = ("", "", each) if os.path.isdir(each) else each.partition("=")
@@ -122,7 +122,7 @@ def _parse_into(given: Sequence[str]) -> Mapping[str, str]:
 
 
 def _repository_name(client: Client, workspace: str) -> str:
-    """Return the name of a workspace's repository: that of its folder."""
+    """Return the name of the workspace's repository, by its folder; "" outside of one."""
     here = [root for root in gathering.workspace_roots(client, workspace) if root.scope == "repo"]
     shared = sorted(here, key=lambda root: root.directory.startswith(f"{root.root}/.forge/"))
     return project_name(shared[0].root) if shared else ""
@@ -132,7 +132,7 @@ def _repository_name(client: Client, workspace: str) -> str:
 
 
 class _ImportPreview(msgspec.Struct, frozen=True):
-    """Preview of an import: the result for each item, and the links between them."""
+    """Preview of an import: each item's result, drafts with links, links left out, and target roots."""
 
     outcomes: tuple[wire.ImportOutcome, ...]
     drafts: tuple[wire.ImportedDraft, ...]
@@ -141,7 +141,10 @@ class _ImportPreview(msgspec.Struct, frozen=True):
 
 
 class _ImportRun:
-    """Sends the planned items of an import to the daemon; `how` has the permissions."""
+    """Sends the planned items of one import to the daemon, to preview and then to write them.
+
+    `how` has the permissions.
+    """
 
     def __init__(
         self, call: Invocation, client: Client, moves: Sequence[PlannedItem], how: wire.Import
@@ -153,7 +156,7 @@ class _ImportRun:
         self._roots: dict[Destination, str] = {}
 
     def preview(self) -> _ImportPreview:
-        """Ask for the result of each item without writing, and plan the links between them."""
+        """Ask the daemon for each item's result without writing, and plan the links between items."""
         drafts = [_draft(move, ()) for move in self._moves]
         outcomes = self._send(drafts, range(len(drafts)), preview=True)
         ids = {
@@ -168,7 +171,7 @@ class _ImportRun:
         )
 
     def write(self, preview: _ImportPreview) -> tuple[wire.ImportOutcome, ...]:
-        """Write the new items; return the results of all."""
+        """Let the daemon write the items that are new by the preview; return the results of all."""
         fresh = [number for number, outcome in enumerate(preview.outcomes) if outcome.result == "new"]
         done = self._send(preview.drafts, fresh, preview=False)
         return tuple(done.get(number, outcome) for number, outcome in enumerate(preview.outcomes))
@@ -176,7 +179,7 @@ class _ImportRun:
     def _send(
         self, drafts: Sequence[wire.ImportedDraft], numbers: Iterable[int], *, preview: bool
     ) -> dict[int, wire.ImportOutcome]:
-        """Send drafts by their numbers, in batches for each destination; return the results by number."""
+        """Send drafts in batches for each destination, with a progress bar; return results by number."""
         outcomes: dict[int, wire.ImportOutcome] = {}
         asked = list(numbers)
         bar = ProgressBar(self._call.can_redraw(sys.stderr))
@@ -200,7 +203,7 @@ class _ImportRun:
 
 
 def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> Iterator[list[int]]:
-    """Yield the numbers of drafts in batches that fit into a request."""
+    """Yield the numbers of an import's drafts in batches that fit into a request."""
     batch: list[int] = []
     room = _MOST_BYTES
     for number in numbers:
@@ -215,7 +218,7 @@ def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> It
 
 
 def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.ImportedDraft:
-    """Build the draft of a planned item for the daemon: a whole file, or a text with attributes."""
+    """Build the draft of an item to import: a whole memory file, or a text with attributes and links."""
     item = move.item
     if item.file:
         return wire.ImportedDraft(memory_id=move.memory_id, file=item.file, name=item.name)

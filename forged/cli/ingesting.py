@@ -35,7 +35,7 @@ _ON_SERVER = {"": "", "there": "on the server", "waits": "waits for the server"}
 
 
 class _IngestReport(msgspec.Struct, frozen=True):
-    """Result for each document, or the plan if it is not `done`; `complete` unless interrupted."""
+    """Result of `ingest` for each document, or the plan if not `done`; not `complete` if interrupted."""
 
     done: bool
     complete: bool
@@ -44,7 +44,7 @@ class _IngestReport(msgspec.Struct, frozen=True):
 
 
 class _DocumentList(msgspec.Struct, frozen=True):
-    """Output of `--list` with `--json`."""
+    """All ingested documents, as `ingest --list --json` prints them."""
 
     documents: tuple[wire.DocumentRecord, ...]
 
@@ -78,7 +78,7 @@ def ingest_command(
 
 
 def _find_files(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
-    """Return the markdown and text files below the paths. Raises Stop."""
+    """Return the markdown and text files below the paths to ingest. Raises Stop for wrong paths."""
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
     try:
@@ -98,7 +98,7 @@ def _ingest(
     dry_run: bool,
     verbose: bool,
 ) -> None:
-    """Send files to the daemon and print the results; exit with code 1 if one was refused."""
+    """Send files to the daemon as documents, or only plan it, and print results; exit code 1 if refused."""
     asked = wire.Ingest(
         documents=(),
         agent_id=agent_id,
@@ -123,7 +123,7 @@ def _ingest(
 
 
 def _parse_key_value(text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE, with the value as JSON where it is valid. Raises Stop."""
+    """Parse `--meta KEY=VALUE`, with the value as JSON where it is valid JSON. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise Stop("usage", f"--meta {text!r} is not KEY=VALUE")
@@ -136,7 +136,7 @@ def _parse_key_value(text: str) -> tuple[str, Any]:
 def _send_all(
     call: Invocation, client: Client, found: Sequence[DocumentFile | UnreadFile], asked: wire.Ingest
 ) -> Iterator[list[wire.DocumentOutcome]]:
-    """Send files in batches, with a progress bar; yield the outcomes of each batch."""
+    """Send files to ingest in batches, with a progress bar; yield the outcomes of each batch."""
     bar, done = ProgressBar(call.can_redraw(sys.stderr)), 0
     try:
         for batch in _batches(found):
@@ -152,7 +152,7 @@ def _send_all(
 
 
 def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[DocumentText | UnreadFile]]:
-    """Read the files, and yield them in batches that are quick to answer."""
+    """Read the files to ingest, and yield them in batches that the daemon answers quickly."""
     batch: list[DocumentText | UnreadFile] = []
     size = 0
     for file in found:
@@ -170,7 +170,7 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
 def _send_batch(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentOutcome, ...]:
-    """Send the texts of one batch in a request; return an outcome for each."""
+    """Send a batch of documents to the daemon in one request; return an outcome for each."""
     if not texts:
         return ()
     sent = tuple(
@@ -183,7 +183,7 @@ def _send_batch(
 
 
 def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
-    """Return the outcome of a file that could not be read."""
+    """Return the outcome `refused` for a file to ingest that could not be read."""
     return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
@@ -193,7 +193,7 @@ def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
 def _show_outcomes(
     call: Invocation, outcomes: Sequence[wire.DocumentOutcome], *, done: bool, complete: bool, verbose: bool
 ) -> None:
-    """Print the outcomes and their counts, and a hint on the next step."""
+    """Print the outcomes of `ingest` and their counts, and a hint on the next step."""
     counts = dict(Counter(each.result for each in outcomes))
     show(
         call,
@@ -213,7 +213,7 @@ def _show_outcomes(
 def _outcome_lines(
     outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
 ) -> Iterator[str]:
-    """Yield a table of outcomes, unchanged documents only with `verbose`."""
+    """Yield a table of outcomes of `ingest`, without unchanged documents unless `verbose`."""
     rows = [
         (each.result, escape_line(each.source), escape_line(each.reason) or _facts_of(each))
         for each in outcomes
@@ -225,7 +225,7 @@ def _outcome_lines(
 
 
 def _facts_of(outcome: wire.DocumentOutcome) -> str:
-    """Return number of parts, parts left out, and state on the server of a document."""
+    """Return an ingested document's number of parts, of parts left out, and its state on the server."""
     refused = f"not on the server: {escape_line(outcome.shared)}"
     facts = (
         counted(outcome.pieces, "part"),
@@ -236,13 +236,13 @@ def _facts_of(outcome: wire.DocumentOutcome) -> str:
 
 
 def _forgotten_note(outcome: wire.DocumentOutcome) -> str:
-    """Return a note on parts that were left out because they were forgotten, else ""."""
+    """Return a note on parts of a document that were left out as forgotten, "" if there are none."""
     reason = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten adds them)"
     return reason if outcome.forgotten else ""
 
 
 def _list_documents(call: Invocation) -> None:
-    """Ask for all documents, and print them as a table."""
+    """Ask the daemon for all ingested documents, and print them as a table or as JSON."""
     records, problem = list[wire.DocumentRecord](), ""
     with open_client(call) as client:
         while True:
@@ -270,14 +270,14 @@ def _list_documents(call: Invocation) -> None:
 
 
 def _parts_text(record: wire.DocumentRecord) -> str:
-    """Return the number of parts of a document, of how many, and if only the server has them."""
+    """Return a document's number of parts, how many of them are there, and if only on the server."""
     parts = counted(record.of, "part")
     parts = parts if record.pieces >= record.of else f"{record.pieces:,} of {parts}"
     return parts if record.here else f"{parts}, only on the server"
 
 
 def _remove_document(call: Invocation, name: str) -> None:
-    """Remove a document by id or source, or else by a path from the current directory."""
+    """Remove an ingested document by its id or source, or else by a relative path; print it."""
     try:
         reply = ask(call, wire.RemoveDocument(name=name), check_done)
     except Stop as stop:

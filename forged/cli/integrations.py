@@ -28,7 +28,7 @@ _CONNECTIONS = {
 
 
 class AgentActivity(msgspec.Struct, frozen=True):
-    """State of an agent on this machine, and its activity of today, None without any."""
+    """State of an agent on this machine, and in `seen` its activity of today, if the daemon has any."""
 
     state: AgentState
     seen: AgentReport | None = None
@@ -58,17 +58,17 @@ def status_command(call: Invocation, *, each: bool) -> None:
 
 
 def is_fine(state: AgentState) -> bool:
-    """Return True if an agent is connected without a problem."""
+    """Return True if forged is connected to an agent, and the agent runs its hooks."""
     return state.connection == "connected" and state.trust != "missing"
 
 
 def _is_present(state: AgentState) -> bool:
-    """Return True if an agent is installed or connected."""
+    """Return True if an agent is installed, or forged is connected to it."""
     return state.is_installed or bool(state.connection)
 
 
 def _ask_activity(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
-    """Return why the daemon does not answer, else "", and the activity of each agent."""
+    """Ask a running daemon for the activity of agents; return why it is silent, or "", and that."""
     try:
         with open_client(msgspec.structs.replace(call, autostart=False)) as client:
             report = client.status("")
@@ -78,7 +78,7 @@ def _ask_activity(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
 
 
 def _status_lines(agents: tuple[AgentActivity, ...], silence: str, paint: Painter) -> Iterator[str]:
-    """Yield the lines of all agents, and the reason if their activity is unknown."""
+    """Yield the lines of `integrations status` on each agent, and a note if the daemon is silent."""
     for agent in agents:
         yield from _agent_lines(agent, paint)
     if not agents:
@@ -88,7 +88,7 @@ def _status_lines(agents: tuple[AgentActivity, ...], silence: str, paint: Painte
 
 
 def _agent_lines(agent: AgentActivity, paint: Painter) -> Iterator[str]:
-    """Yield program, connection, trust, MCP server, activity and fix of one agent."""
+    """Yield lines on one agent: program, connection, trust, MCP server, activity, and the fix."""
     state = agent.state
     colour, word = _CONNECTIONS[state.connection]
     where = state.program or state.folder or "not found"
@@ -106,7 +106,7 @@ def _agent_lines(agent: AgentActivity, paint: Painter) -> Iterator[str]:
 
 
 def _activity_text(seen: AgentReport) -> str:
-    """Return the time of an agent's last event, and today's memories and failures, as one text."""
+    """Return an agent's last event, and today's injected and saved memories and failures, as one text."""
     last = (
         f"last {escape_line(seen.last_event)} {local_time(seen.last_event_at)}"
         if seen.last_event

@@ -48,7 +48,7 @@ _LEFT_OUT = {
 
 
 class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions, cost and result of a run, as `--json` prints them."""
+    """Sessions, cost and result of `learn`, as `--json` prints them; also the plan of a run."""
 
     sessions: dict[str, int]
     left_out: dict[str, int]
@@ -113,7 +113,7 @@ def learn_command(
 def _survey_all(
     call: Invocation, known: PastSessions, agents: Sequence[str], since: str, *, here: bool
 ) -> list[SurveyedSession]:
-    """Read and classify all sessions since a time, with a progress bar."""
+    """Read and classify agents' sessions since a time, with a progress bar; `here`: of this workspace."""
     begins = datetime.fromisoformat(since).timestamp() if since else 0.0
     there = changed_sessions(call.environ, agents, begins)
     bar, past = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json), list[SurveyedSession]()
@@ -127,7 +127,7 @@ def _survey_all(
 def _report_of(
     past: Sequence[SurveyedSession], new: Sequence[SurveyedSession], known: PastSessions
 ) -> LearningReport:
-    """Sum up sessions, tokens and calls of a run that has not begun."""
+    """Sum up sessions, messages, tokens and calls that a run of `learn` will need, for its plan."""
     needed = sum(least_model_calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return LearningReport(
@@ -146,7 +146,7 @@ def _report_of(
 def _plan_lines(
     report: LearningReport, new: Sequence[SurveyedSession], known: PastSessions, width: int
 ) -> Iterator[str]:
-    """Yield the plan: sessions by agent, those left out, and the cost."""
+    """Yield the plan of `learn`: sessions by agent, those left out and why, and the cost."""
     if new:
         rows = [
             _agent_row(agent, [each for each in new if each.found.agent == agent], known)
@@ -166,7 +166,7 @@ def _plan_lines(
 
 
 def _agent_row(agent: str, new: Sequence[SurveyedSession], known: PastSessions) -> tuple[str, ...]:
-    """Return the sums of an agent's sessions as cells of the plan's table."""
+    """Return an agent's sums of sessions, messages, tokens and calls as cells of the plan's table."""
     sums = (
         len(new),
         sum(each.messages for each in new),
@@ -177,7 +177,7 @@ def _agent_row(agent: str, new: Sequence[SurveyedSession], known: PastSessions) 
 
 
 def _cost_lines(report: LearningReport, known: PastSessions) -> Iterator[str]:
-    """Yield the cost in calls and tokens, and the number of days if it is above the daily limit."""
+    """Yield the cost of `learn` in calls and tokens, and the days it takes if above the daily limit."""
     if not known.classifier:
         yield "cost: none; the built-in classifier reads them on this machine"
         return
@@ -194,7 +194,7 @@ def _cost_lines(report: LearningReport, known: PastSessions) -> Iterator[str]:
 
 
 class _LearningRun:
-    """Hands sessions to the daemon one by one; counts sessions that were `learned` from and proposals.
+    """Hands past sessions to the daemon one by one; counts those `learned` from, refusals, proposals.
 
     A session of a place where memory is paused or off is left for the next run.
     """
@@ -209,7 +209,7 @@ class _LearningRun:
         self.to_review = known.to_review
 
     def run(self, new: Sequence[SurveyedSession]) -> None:
-        """Send sessions in their order, and print why some were refused. Raises Stop if it must wait."""
+        """Hand over past sessions in order, then print why some were refused. Raises Stop if it must wait."""
         try:
             for number, past in enumerate(new):
                 self._draw(number, len(new))
@@ -224,14 +224,14 @@ class _LearningRun:
             tell(f"{counted(count, 'session')} not learned from: {reason}")
 
     def _draw(self, number: int, total: int) -> None:
-        """Draw progress and the number of proposals."""
+        """Draw the progress of learning, with the number of proposals; in a log a line for each tenth."""
         waiting = f"{counted(self.to_review, 'proposal')} to review"
         self._bar.draw("learning", number, total, waiting)
         if not self._call.as_json:
             self._bar.tell_instead(progress("learning", number, total, waiting), once=10 * number // total)
 
     def _learn_from(self, past: SurveyedSession) -> None:
-        """Send a session in its parts; count it as learned, or the reason of a refusal."""
+        """Send a past session in parts; count it as learned from, or the reason of a refusal."""
         try:
             for request in learn_requests(past, self._call.environ):
                 if reason := self._submit(request):
@@ -243,7 +243,7 @@ class _LearningRun:
             self.learned += 1
 
     def _submit(self, request: Learn) -> str:
-        """Send a part of a session and wait until it is judged; return the reason if it was refused."""
+        """Send a part of a session and wait until it is judged; return why it was refused, or ""."""
         reply, since = self._client.ask(request), time.monotonic()
         rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
         while reply.status == "ok" and reply.outcome == "waiting":
@@ -260,7 +260,7 @@ class _LearningRun:
 
 
 def _result_lines(report: LearningReport) -> Iterator[str]:
-    """Yield the number of sessions and of proposals to review."""
+    """Yield the number of sessions that `learn` used, and of proposals, with the command to review them."""
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:

@@ -27,13 +27,13 @@ _REPO, _YOU = "repo", "you"
 
 
 def gist(content: str, width: int) -> str:
-    """Return a text's first line, cut, for a terminal (`width` > 0), else all of it as one line; escaped."""
+    """Return a memory's first line, cut, if there is a `width`, else all its text as one line; escaped."""
     lines = list(filter(None, map(str.strip, content.split("\n"))))
     return _escaped_and_cut(" ".join(lines[:1] if width else lines), width)
 
 
 def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
-    """Return one line for each memory: id, scope/category, version, day, and its text.
+    """Return a table of memories: id, scope/category, version, day, text; `with_root` the repository.
 
     With `with_root` the line also names the repository.
     """
@@ -56,7 +56,7 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
 def memory_list(
     memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False
 ) -> Iterator[str]:
-    """Yield the long list: for each memory lines with its text, time, origin and session."""
+    """Yield the long list of memories: each with text, time, origin, session and outdated evidence."""
     known = tuple(memories)
     names = short_ids(memory.id for memory in known) if width else {}
     for memory in known:
@@ -74,7 +74,7 @@ def memory_list(
 
 
 def _root_names(memories: Iterable[MemoryRecord]) -> dict[str, str]:
-    """Map each root to the name of its folder, or to its path if two names are alike; escaped."""
+    """Map the memories' roots to names of their folders, or to paths if names are alike; escaped."""
     roots = {memory.root for memory in memories}
     names = Counter(map(project_name, roots))
     return {
@@ -115,7 +115,7 @@ def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterato
 
 
 def _origin_fields(memory: MemoryRecord) -> dict[str, str]:
-    """Return origin, trigger and session of a memory, without those that repeat another."""
+    """Return origin, trigger and session of a memory by these names, without repeated values."""
     found: dict[str, str] = {}
     for name in ("origin", "trigger", "session"):
         value = getattr(memory, "session_id" if name == "session" else name)
@@ -142,7 +142,7 @@ def json_text(value: object) -> str:
 
 
 def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
-    """Return one line for each removal in the trash: id, scope, files, reason, times, first line."""
+    """Return a table of removals in the trash: id, scope, files, reason, times, and first line."""
     rows = [
         (
             escape_line(each.id),
@@ -158,7 +158,7 @@ def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
 
 
 def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
-    """Yield the versions of a memory, oldest first; `*` marks the current version, or those in conflict."""
+    """Yield a memory's versions, oldest first, `*` at current ones, and the way out of a conflict."""
     rows = [
         (
             "*" if memory.is_head else " ",
@@ -205,7 +205,7 @@ _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 def hit_lines(
     hits: Iterable[MemoryRecord], paint: Painter, width: int = 0, *, figures: bool = False
 ) -> Iterator[str]:
-    """Yield lines for each search hit: rating and attributes, below them its text and versions."""
+    """Yield lines for each search hit: rating, attributes, text, and older or conflicting versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
     others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
@@ -237,7 +237,7 @@ def hit_lines(
 
 
 def _score_texts(found: Ranking) -> tuple[str, ...]:
-    """Return score, cosine and lexical score of a hit, as far as they are known."""
+    """Return score, cosine and lexical score of a search hit as texts, as far as known."""
     return (
         f"score {found.score:.3f}",
         "" if found.cosine is None else f"cosine {found.cosine:.3f}",
@@ -255,7 +255,7 @@ _INDEXES = {"lexical": "keywords", "dense": "embeddings"}
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Yield lines that explain an injection, or the hits of a query that is asked now.
+    """Yield lines that explain an injection, or what a query finds now: search, hits, and rejections.
 
     They are the strategy, the indexes, hypotheses, and for each memory why it was included or left out.
     """
@@ -283,7 +283,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
 
 
 def _explanation_headline(found: Explained, query: str) -> str:
-    """Return the query that was asked now, or session, turn and time of the injection."""
+    """Name what is explained: a query asked now, or an injection's session, turn and time."""
     if query:
         return f"asked now for {escape_line(query)!r}"
     session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
@@ -292,7 +292,7 @@ def _explanation_headline(found: Explained, query: str) -> str:
 
 
 def _found_table(found: Explained, width: int) -> list[str]:
-    """Return a table of the memories that were found, with the reason and if the budget has room."""
+    """Return a table of the memories that a search found: why, and if the token budget had room."""
     rows = [("memory", "budget", "reason", "")]
     for place, hit in enumerate(found.memories):
         came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
@@ -304,7 +304,7 @@ def _found_table(found: Explained, width: int) -> list[str]:
 
 
 def _rejected_table(found: Explained, width: int) -> list[str]:
-    """Return a table of the memories that matched and were not injected, with the reason."""
+    """Return a table of memories that matched but were left out of an injection, with the reason."""
     rows = [("memory", "left out because", "")]
     for each in found.rejected:
         why = _REJECTED.get(each.why, escape_line(each.why))

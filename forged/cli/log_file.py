@@ -10,7 +10,7 @@ _REMEMBERED = 512
 
 
 class LogFile:
-    """Reader of a log file that the daemon may cut while it is read; remembers its position."""
+    """Reader of the daemon's log that can follow it, also when the daemon cuts it in between."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -19,19 +19,19 @@ class LogFile:
         self._begun = b""  # of a line that is not whole yet
 
     def read_last(self, number: int) -> list[str]:
-        """Read to the end; return the last lines, also those of the old log if this one has too few."""
+        """Read the log to its end; return the last lines, if too few also those of the old log."""
         lines = self.read_new()
         if len(lines) < number:
             lines = _decode_lines(_read_bytes(f"{self._path}.1")) + lines
         return lines[-number:] if number else []
 
     def read_new(self) -> list[str]:
-        """Return the lines that were completed since the last read."""
+        """Return the lines of the log that were completed since the last read."""
         whole, end, self._begun = (self._begun + self._read_new_bytes()).rpartition(b"\n")
         return _decode_lines(whole + end)
 
     def _read_new_bytes(self) -> bytes:
-        """Read the bytes since the last read, also those that were moved to the copy."""
+        """Read the log from the last position, with what was moved to the copy if it was cut."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._read - len(self._before))
@@ -49,14 +49,14 @@ class LogFile:
         return news
 
     def _read_cut_off(self) -> bytes:
-        """Return the text that was written after the last read and moved to the copy."""
+        """Return the part of the log, now in the copy `.1`, that was not read before the cut."""
         copy = _read_bytes(f"{self._path}.1")
         at = copy.rfind(self._before) if self._before else -1
         return copy[at + len(self._before) :] if at >= 0 else b""
 
 
 def _read_bytes(path: str) -> bytes:
-    """Read a file; a missing one is empty."""
+    """Read a log file whole; a missing one is empty."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -65,5 +65,5 @@ def _read_bytes(path: str) -> bytes:
 
 
 def _decode_lines(content: bytes) -> list[str]:
-    """Split bytes into lines of UTF-8, with a replacement for invalid bytes."""
+    """Split the bytes of a log into lines of text, with a replacement for invalid UTF-8."""
     return content.decode(errors="replace").splitlines()

@@ -50,13 +50,13 @@ def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
 
 
 def _is_in_journal(call: Invocation) -> bool:
-    """Return True if the daemon is a service, running or not."""
+    """Return True if systemd knows the daemon's unit, running or not, so its log is in the journal."""
     manager = manager_at_address(call)
     return manager is not None and manager.unit(SERVICE).load == "loaded"
 
 
 def _journal_lines(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
-    """Yield the lines of journalctl, which prints its errors itself."""
+    """Yield the last lines of the daemon's log in systemd's journal, with `follows` each new one."""
     journalctl = program(call, "journalctl")
     if not journalctl:
         raise Stop(
@@ -83,7 +83,7 @@ def _journal_lines(call: Invocation, number: int, *, follows: bool) -> Iterator[
 
 
 def _file_lines(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
-    """Yield the last lines of the daemon's own log, and with `follows` each new one."""
+    """Yield the last lines of the daemon's log file, and with `follows` each new one. Raises Stop."""
     try:
         path = os.path.join(state_dir(call.environ), LOG_NAME)
     except AddressError as error:

@@ -33,10 +33,10 @@ from forged_client.errors import ClientError, RequestFailed
 
 
 class OptionalChoice(click.Choice[str]):
-    """Option type of one of some words, or "" where the option is left out."""
+    """Type of an option whose value is one of some words, or "" if the option is left out."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word, "" if the option is left out. Any other word ends the call."""
+        """Return an option's word, or "" if it was left out; any other word ends the call."""
         return super().convert(value, param, ctx) if value else ""
 
 
@@ -59,7 +59,7 @@ allow_secret_option = click.option(
 
 
 def scope_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--scope` and `--agent`, which say where a memory is, to a command."""
+    """Add the options `--scope` and `--agent`, which say where a memory is, to a click command."""
     return _of_scope(agent_option(command))
 
 
@@ -128,7 +128,7 @@ def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any)
 
 
 def _list_problems(call: Invocation) -> None:
-    """Print the files in all folders of `status` that are not memories, or only in part."""
+    """Print files in the memory folders that are not memories, or only in part, with the reason."""
     ask(call, wire.ListMemories(workspace=call.workspace, limit=1))  # answered once the files were read
     report = ask(call, wire.Status(workspace=call.workspace))
     found = [each for root in report.roots for each in (*root.problems, *root.no_memories)]
@@ -174,7 +174,7 @@ def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
 
 
 def _ask_chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id: str) -> wire.Chain:
-    """Return the versions of a memory; one of a session has neither versions nor a file."""
+    """Ask for all versions of a memory; one of a session is its own only version."""
     if memory.scope == wire.Scope.SESSION:
         return wire.Chain(memories=(memory,))
     owner = agent_id if memory.scope == wire.Scope.AGENT else ""
@@ -256,7 +256,7 @@ def remember_command(
 
 
 def parse_key_value(option: str, text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE, with the value as JSON where it is valid. Raises Stop."""
+    """Parse KEY=VALUE of an option, with the value as JSON where it is valid JSON. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise Stop("usage", f"{option} {text!r} is not KEY=VALUE")
@@ -267,13 +267,13 @@ def parse_key_value(option: str, text: str) -> tuple[str, Any]:
 
 
 def parse_edge(text: str) -> wire.Edge:
-    """Parse a link to another memory: ID[:RELATIONSHIP]."""
+    """Parse ID[:RELATIONSHIP], by which an option names a link to another memory."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
 
 def written_lines(written: wire.Remembered) -> Iterator[str]:
-    """Yield the receipt of a written memory: its id and path, and the version that it replaced."""
+    """Yield the receipt of a written memory: id, scope, version, path, and the version it replaced."""
     done = "already saved as" if written.existed else "remembered"
     about = f", {escape_line(written.scope)}/{escape_line(written.category)}" if written.scope else ""
     yield f"{done} {escape_line(written.memory_id)}, version {written.version}{about}"
@@ -290,7 +290,7 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
 
 
 class _Removal(msgspec.Struct, frozen=True):
-    """A memory to forget, with its versions on disk, or in the trash."""
+    """A memory that `forget` will remove: the request, and its versions on disk or its trash entry."""
 
     request: wire.Forget
     chain: wire.Chain = wire.Chain()
@@ -298,18 +298,18 @@ class _Removal(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Id of the memory: complete if it is in the trash, else as it was typed."""
+        """Id of the memory to remove: complete if it is in the trash, else as it was typed."""
         return self.trashed.id if self.trashed is not None else self.request.memory_id
 
     @property
     def versions(self) -> set[tuple[str, str]]:
-        """Root and id of each version that is removed."""
+        """Root and id of each version of the memory that `forget` removes."""
         if self.trashed is not None:
             return {(self.trashed.root, each) for each in self.trashed.ids}
         return {(each.root, each.id) for each in self.chain.memories}
 
     def lines(self, width: int) -> Iterable[str]:
-        """Return its versions as lines, oldest first."""
+        """Return lines on the memory to remove: its versions, or its first line in the trash."""
         return (escape_line(self.trashed.first_line),) if self.trashed else chain_table(self.chain, width)
 
 
@@ -341,7 +341,7 @@ def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **field
 
 
 def _find_removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]:
-    """Find each memory to forget once. Raises Stop, with a sentence for each id that is wrong."""
+    """Find the memories to forget, each once. Raises Stop with a sentence for each wrong id."""
     found, wrong = list[_Removal](), list[RequestFailed]()
     for request in requests:
         try:
@@ -358,7 +358,7 @@ def _find_removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Rem
 
 
 def _find_removal(client: Client, request: wire.Forget) -> _Removal:
-    """Return the memory that an id names, on disk or, to be erased, in the trash. Raises RequestFailed."""
+    """Find the memory to forget: on disk, or in the trash if it is to be erased. Raises RequestFailed."""
     asked = wire.History(
         workspace=request.workspace,
         memory_id=request.memory_id,
@@ -382,7 +382,7 @@ def _find_removal(client: Client, request: wire.Forget) -> _Removal:
 
 
 def _find_in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
-    """Return the only entry of the trash with this id; None if there is none, or more than one."""
+    """Return the trash's only entry with this id or prefix; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
     names = _possible_ids(request)
     begun = [
@@ -397,7 +397,7 @@ def _possible_ids(request: wire.Forget) -> set[str]:
 
 
 def _confirm(removals: Sequence[_Removal], width: int) -> None:
-    """Show all that would go and ask once. Raises Stop when the answer is no."""
+    """Show all memories that `forget` would remove, and ask once. Raises Stop if the answer is no."""
     request = removals[0].request
     blocks = ([*each.lines(width), ""] for each in removals)
     lines = list(itertools.chain.from_iterable(blocks))[:-1]
@@ -413,7 +413,7 @@ def _confirm(removals: Sequence[_Removal], width: int) -> None:
 
 
 def _forget_each(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotten:
-    """Forget one after the other; return one receipt for all. Raises what stopped it."""
+    """Forget memories one by one; return one receipt for all. Raises what stopped it, naming those done."""
     gone: list[wire.Forgotten] = []
     for request in requests:
         try:

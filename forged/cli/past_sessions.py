@@ -23,7 +23,7 @@ Kind = Literal["new", "known", "empty", "ours", "unreadable"]
 
 
 class SurveyedSession(msgspec.Struct, frozen=True):
-    """A past session of an agent that was read and classified.
+    """A past session of an agent: its file, kind (new, known, empty ...), workspace, and size.
 
     `home` is the folder of its agent. It `is_homeless` if its workspace no longer exists.
     """
@@ -43,7 +43,7 @@ class SurveyedSession(msgspec.Struct, frozen=True):
 def changed_sessions(
     environ: Mapping[str, str], agents: Sequence[str], since: float
 ) -> list[tuple[FoundSession, str]]:
-    """Return every session file that changed since a time, with the folder of its agent."""
+    """Return the files of these agents' sessions that changed since a time, each with its agent's folder."""
     homes = {agent: FORMATS[agent].home(environ, address.home(environ)) for agent in agents}
     return [(found, home) for agent, home in homes.items() for found in sessions(agent, home, since)]
 
@@ -51,7 +51,7 @@ def changed_sessions(
 def survey(
     found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]
 ) -> SurveyedSession:
-    """Read and classify a session; `known` has the marks of sessions that were learned from."""
+    """Read a past session and classify it for `learn`; an unreadable one becomes `unreadable`."""
     try:
         session = read(found, home)
     except TranscriptError:
@@ -72,7 +72,7 @@ def survey(
 
 
 def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
-    """Classify a session: forged's own, empty, known by its mark, or new."""
+    """Classify a past session: of forged's own classifier, empty, known by its mark, or new."""
     if os.path.join(session.workspace, "").startswith(os.path.join(address.state_dir(environ), "")):
         return "ours"
     if not (session.session_id and any(each.role == "user" for each in session.messages)):
@@ -81,7 +81,7 @@ def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, 
 
 
 def learn_requests(past: SurveyedSession, environ: Mapping[str, str]) -> Iterator[Learn]:
-    """Yield the requests that send a session to the daemon; the last has its mark.
+    """Yield the requests that send a past session to the daemon in parts; the last has its mark.
 
     A session without its workspace is handed over for the home directory, which is in no repository. Only
     memories of the user can be proposed from it.
@@ -102,7 +102,7 @@ def learn_requests(past: SurveyedSession, environ: Mapping[str, str]) -> Iterato
 
 
 def _split_messages(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
-    """Yield the messages and their times in parts that fit into a request."""
+    """Yield a past session's messages and times in parts that fit into a request; long ones are split."""
     part: list[tuple[Message, float]] = []
     room = _MOST_CHARACTERS
     for message, at in zip(session.messages, session.times, strict=True):
@@ -118,5 +118,5 @@ def _split_messages(session: PastSession) -> Iterator[list[tuple[Message, float]
 
 
 def least_model_calls(past: SurveyedSession, known: PastSessions) -> int:
-    """Return the least number of model calls for a session."""
+    """Estimate the model calls to judge a past session, at least; 0 for the built-in classifier."""
     return max(1, -(-past.characters // known.call_characters)) if known.classifier else 0

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def ping(call: Invocation) -> None:
-    """Print `pong` if the daemon answers."""
+    """Ask if the daemon answers, starting it if allowed, and print `pong`. Raises Stop."""
     show(call, ask(call, Ping()), ("pong",))
 
 
 def status(call: Invocation, *, details: bool = False) -> None:
-    """Print one status report; never start a daemon."""
+    """Print the daemon's status report with the state of agents here; never start a daemon."""
     with open_client(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
@@ -36,7 +36,7 @@ def status(call: Invocation, *, details: bool = False) -> None:
 
 
 def _agent_states(call: Invocation) -> Sequence[AgentState]:
-    """Return how each agent on this machine is connected; empty without a home directory."""
+    """Return how forged is connected to each agent on this machine; empty without a home directory."""
     from forged import integrations  # noqa: PLC0415 - JSON does not need it
 
     try:
@@ -47,7 +47,7 @@ def _agent_states(call: Invocation) -> Sequence[AgentState]:
 
 
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
-    """Ask for the injection for a conversation and print it; `options` are fields of the request."""
+    """Print the text injected for a conversation, and its notice; `options` are fields of the request."""
     with open_client(call) as client:
         reply = client.retrieve(call.workspace, messages, mode="plain", **options)
     check_read(reply)

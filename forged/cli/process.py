@@ -36,14 +36,14 @@ _PROCESSES = "/proc"
 
 
 class StoppedProcess(msgspec.Struct, frozen=True):
-    """Result of a stop: the process id, 0 if none ran; `killed` if SIGTERM did not end it."""
+    """Result of stopping the daemon: its process id, 0 if none ran; `killed` if SIGTERM did not end it."""
 
     pid: int = 0
     killed: bool = False
 
 
 class RestartedProcess(msgspec.Struct, frozen=True):
-    """Result of a restart: process id now, and `before`, 0 if none ran.
+    """Result of restarting the daemon: process ids now and before (0: none ran), and the way it was done.
 
     `handed_over`: the new daemon took over the socket of the old one, without a gap. `manager`: systemd
     restarted its service. `stopped`: the old one ended first. `started`: there was none.
@@ -55,7 +55,7 @@ class RestartedProcess(msgspec.Struct, frozen=True):
 
 
 def running_pid(call: Invocation) -> int:
-    """Return the process id of the daemon at this address, 0 if none runs; starts no daemon."""
+    """Return the process id of the daemon at the call's address, by its lock file; 0 if none runs."""
     at = address_of(call)
     lock = f"{at}.lock"
     try:
@@ -68,7 +68,7 @@ def running_pid(call: Invocation) -> int:
 
 
 def stop(call: Invocation) -> StoppedProcess:
-    """Stop the daemon by SIGTERM, or SIGKILL after 6 s; return its process id, 0 if none ran."""
+    """Stop the daemon by SIGTERM, or SIGKILL after 6 s; return its process id. Raises Stop."""
     if not (pid := running_pid(call)):
         return StoppedProcess()
     for number, patience_s in ((signal.SIGTERM, _ENDS_S), (signal.SIGKILL, _KILLED_S)):
@@ -80,7 +80,7 @@ def stop(call: Invocation) -> StoppedProcess:
 
 
 def restart(call: Invocation) -> RestartedProcess:
-    """Replace the daemon by the installed version, or start one if none runs; return both pids."""
+    """Replace the daemon by the installed version, by systemd or a hand-over if possible, or start one."""
     _check_configuration(call)
     before, manager = running_pid(call), in_charge(call)
     if manager is not None:
@@ -95,7 +95,7 @@ def restart(call: Invocation) -> RestartedProcess:
 
 
 def _check_configuration(call: Invocation) -> None:
-    """Raise Stop for a configuration that a new daemon, which has no variables of this shell, refuses."""
+    """Raise Stop if a daemon without this shell's FORGED_ variables would refuse the configuration."""
     from forged import config  # noqa: PLC0415 - the fast verbs do without it
     from forged.errors import ConfigError  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def _check_configuration(call: Invocation) -> None:
 
 
 def _hand_over(call: Invocation, before: int) -> bool:
-    """Start a daemon that takes over from the old one; False if the old one cannot hand over."""
+    """Start a daemon that takes over the old one's socket; False if refused. Raises Stop if it fails."""
     try:
         successor = autostart.start_replacement(address_of(call), call.executable, env=call.environ)
     except ClientError as error:
@@ -121,7 +121,7 @@ def _hand_over(call: Invocation, before: int) -> bool:
 
 
 def _was_refused(successor: subprocess.Popen[bytes], before: int) -> bool:
-    """Return True if the old daemon refused to hand over. Raises Stop if the new one failed."""
+    """Return True if the new daemon ended as the old one refused to hand over. Raises Stop otherwise."""
     if (code := successor.poll()) == os.EX_TEMPFAIL:
         return True
     word = "configuration" if code == os.EX_CONFIG else "unavailable"
@@ -130,14 +130,14 @@ def _was_refused(successor: subprocess.Popen[bytes], before: int) -> bool:
 
 
 def _ensure_running(call: Invocation) -> int:
-    """Ping the daemon, start one if none runs, and return its process id."""
+    """Ping the daemon, starting it if none runs, and return its process id."""
     with open_client(msgspec.structs.replace(call, autostart=True)) as client:
         client.ask(Ping())
     return running_pid(call)
 
 
 def _wait_until(patience_s: float, happens: Callable[[], bool]) -> bool:
-    """Wait until a condition is true; return False if it is not after `patience_s`."""
+    """Wait until `happens` returns True; return False if it has not after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while not happens():
         if time.monotonic() > deadline:
@@ -147,7 +147,7 @@ def _wait_until(patience_s: float, happens: Callable[[], bool]) -> bool:
 
 
 def _is_daemon(pid: int, lock: str, at: str) -> bool:
-    """Return True if a process has the lock open; without /proc the daemon is asked for its id."""
+    """Return True if the process has the daemon's lock file open; without /proc by asking the daemon."""
     if not os.path.isdir(f"{_PROCESSES}/self/fd"):
         with Client(at, timeout_s=_ASKED_S) as client:
             return client.status().pid == pid
@@ -158,7 +158,7 @@ def _is_daemon(pid: int, lock: str, at: str) -> bool:
 
 
 def _is_same_file(path: str, wanted: os.stat_result) -> bool:
-    """Return True if the path is the file with these attributes."""
+    """Return True if the path is the file with these attributes (device and inode)."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.stat(path), wanted)
     return False

@@ -48,7 +48,7 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
 
 
 def _ask_until_restarted(call: Invocation, request: Rebuild) -> Rebuilt:
-    """Repeat the request while the daemon restarts, for a limited time; return the last reply."""
+    """Repeat a rebuild request while the daemon restarts, for 10 s or the timeout; return the last reply."""
     ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
     while (reply := _ask_rebuild(call, request)).reason == RELOADING and time.monotonic() < ends:
         time.sleep(_PAUSE_S)
@@ -56,7 +56,7 @@ def _ask_until_restarted(call: Invocation, request: Rebuild) -> Rebuilt:
 
 
 def _ask_rebuild(call: Invocation, request: Rebuild) -> Rebuilt:
-    """Ask the daemon for a rebuild, draw its progress while waiting, and return the reply."""
+    """Ask the daemon for a rebuild, wait and draw its progress if wanted; return the reply."""
     with open_client(call) as client:
         if not request.wait:
             return client.ask(request)
@@ -70,7 +70,7 @@ def _ask_rebuild(call: Invocation, request: Rebuild) -> Rebuilt:
 
 
 class RebuildProgress:
-    """Progress of a rebuild on stderr: a bar on a terminal, else a line for each step.
+    """Progress of a rebuild of all roots on stderr: a bar on a terminal, else a line for each step.
 
     It shows one sum of the texts of all roots of the workspace. The sum never falls, as texts of builds that
     are over stay in it. Scans are shown until something is embedded.
@@ -85,14 +85,14 @@ class RebuildProgress:
         self._earlier = 0  # texts of builds that are over
 
     def follow(self, client: Client) -> None:
-        """Ask for the daemon's progress events and draw them until they end or the client fails."""
+        """Draw the daemon's progress events of the workspace until they end or the client fails."""
         try:
             self.draw(client.events(self._workspace))
         except ClientError:
             return
 
     def draw(self, events: Iterable[Progress]) -> None:
-        """Draw progress events until `end` is called."""
+        """Draw progress events of a rebuild (scans, embedding, failures) until `end` is called."""
         for event in events:
             with self._lock:
                 if self._ended:
@@ -104,7 +104,7 @@ class RebuildProgress:
                     self._bar.tell_instead(f"{event.event}  {event.root}", once=(event.event, event.root))
 
     def _draw_embedding(self, event: Progress) -> None:
-        """Add an embedding event to the sum of all roots, and draw the sum."""
+        """Add an embedding event to the sum of all roots; draw that sum with rate and time left."""
         before = self._embedding.get(event.root)
         if before is not None and (before.total != event.total or before.done > event.done):
             self._earlier += before.done
@@ -120,14 +120,14 @@ class RebuildProgress:
         self._bar.tell_instead(progress(event.event, done, total, suffix), once=10 * done // total)
 
     def end(self) -> None:
-        """Erase the bar, and draw nothing any more."""
+        """Erase the progress bar of the rebuild, and ignore later events."""
         with self._lock:
             self._ended = True
             self._bar.wipe()
 
 
 def _result_lines(reply: Rebuilt, paint: Painter) -> Iterator[str]:
-    """Yield if the rebuild is done or has started, and the state of each root."""
+    """Yield if the rebuild is done or has only started, and the state of each root."""
     if reply.status == "ok":
         yield "all memory files were read"
     else:

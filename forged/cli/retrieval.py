@@ -76,7 +76,7 @@ def why_command(call: Invocation, *, query: str, session: str, agent: str) -> No
 
 
 def _read_messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:
-    """Return the conversation from MESSAGE or stdin; empty without either. Raises Stop."""
+    """Return the conversation for `retrieve`: MESSAGE, stdin's text or JSON, or empty. Raises Stop."""
     if not stdin_json:
         return plain_verbs.user_message(stdin_text() if message == "-" else message or "")
     if message is not None:

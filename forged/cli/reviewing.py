@@ -114,7 +114,7 @@ def _is_at_terminal(call: Invocation) -> bool:
 
 
 def _ask_and_decide(call: Invocation, asked: Review) -> tuple[Reviewed, bool]:
-    """Show proposals, or else files, ask which to use, and send that; return the reply, True if asked."""
+    """Show proposals, or else unused files, ask which to use, send that; return reply, and if it asked."""
     with open_client(call) as client:
         found = client.ask(asked)
         check_done(found)
@@ -157,7 +157,7 @@ def _ask_and_accept_files(
 
 
 def _decide_all(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Reviewed:
-    """Save (`keep`) or drop all proposals of the workspace, after one question unless `yes`."""
+    """Save (`keep`) or drop all proposals of the workspace, after one question unless `yes`. Raises Stop."""
     if not yes:
         require_answer(call, f"review --{'keep' if keep else 'drop'}-all")
     with open_client(call) as client:
@@ -177,7 +177,7 @@ def _decide_all(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Re
 def _send_decisions(
     call: Invocation, client: Client, asked: Review, keep: Mapping[str, str], drop: Sequence[str]
 ) -> Reviewed:
-    """Save proposals, each for a scope or "" as shown, and drop others; return one reply for all."""
+    """Save proposals, each for its scope in `keep`, and drop others, in batches; return one reply."""
     steps = [
         replace(asked, keep=tuple(part), scope=scope)
         for scope in dict.fromkeys(keep.values())
@@ -204,7 +204,7 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _with_edited_text(call: Invocation, asked: Review, wanted: str) -> Review:
-    """Open a proposal in the editor; return the request that saves its new text. Raises Stop."""
+    """Open a proposal in the editor; return the request that saves the new text. Raises Stop."""
     if not call.interactive:
         raise Stop(
             "usage", "--edit opens an editor and needs a terminal; otherwise use --keep ID --text TEXT"
@@ -226,7 +226,7 @@ def _with_edited_text(call: Invocation, asked: Review, wanted: str) -> Review:
 
 
 def parse_numbers(text: str, count: int) -> list[int] | None:
-    """Parse `1-4,7`, `all` or `none` into ascending numbers from 1 to `count`; None if invalid."""
+    """Parse an answer such as `1-4,7`, `all` or `none` into numbers from 1 to `count`; None if invalid."""
     answer = text.strip().lower()
     if answer in ("", "none", "all"):
         return [*range(1, count + 1)] if answer == "all" else []
@@ -242,7 +242,7 @@ def parse_numbers(text: str, count: int) -> list[int] | None:
 
 
 def parse_scopes(text: str, count: int) -> dict[int, str] | None:
-    """Parse scopes with numbers, such as `user 1-4; repo 7`, into scopes by number; None if invalid."""
+    """Parse an answer such as `user 1-4; repo 7` into scopes by proposal number; None if invalid."""
     found: dict[int, str] = {}
     for part in filter(str.strip, text.split(";")):
         scope, _, numbers = part.strip().lower().partition(" ")
@@ -284,7 +284,7 @@ def _echo_to_stderr(lines: Iterable[str]) -> None:
 
 
 def numbered_proposals(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
-    """Yield the lines of whole proposals, each with its number."""
+    """Yield lines on proposed memories: number, day, agent, scope, and the whole text."""
     for number, each in enumerate(waiting, 1):
         agent = f"{escape_line(each.agent)}, " if each.agent else ""
         about = f"{local_time(each.created_at)[:10]}, {agent}for {_audience_text(each)}"
@@ -327,7 +327,7 @@ def _file_lines(each: wire.WithheldFile, paint: Painter) -> Iterator[str]:
 
 
 def _escaped_lines(text: str) -> list[str]:
-    """Split a foreign text into escaped lines, at newlines only."""
+    """Split a text of others into escaped lines, at newlines only, so that each can follow a bar."""
     return escape(text.strip("\n")).split("\n")
 
 

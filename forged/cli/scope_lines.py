@@ -16,14 +16,14 @@ _READERS = {
 
 
 def scope_status(scopes: Iterable[ScopeReport]) -> Iterator[str]:
-    """Yield a line for each scope that has memories, apart from repo and user."""
+    """Yield for `status` a line on each scope with memories, apart from repo and user: amount and place."""
     for each in scopes:
         if each.memories:
             yield f"  scope {escape_line(each.scope)}: {_amount_text(each)} {_place_text(each)}"
 
 
 def scope_facts(scopes: Iterable[ScopeReport]) -> Iterator[tuple[str, str]]:
-    """Yield each scope with a text on its amount, place, readers, lifetime and use in injections."""
+    """Yield each scope with a text for `doctor`: amount, place, readers, lifetime, use in injections."""
     yield "repo", "files in .forge/memory of the repository; used for injections there"
     yield "user", "files in .forge/memory of your home; used for all injections"
     for each in scopes:
@@ -37,7 +37,7 @@ def scope_facts(scopes: Iterable[ScopeReport]) -> Iterator[tuple[str, str]]:
 
 
 def _amount_text(each: ScopeReport) -> str:
-    """Return the number of memories of a scope, and of their owners."""
+    """Return a scope's number of memories, and of the sessions or agents that own them."""
     amount = counted(each.memories, "memory", "memories")
     if each.scope == "org" or not each.owners:
         return amount
@@ -45,12 +45,12 @@ def _amount_text(each: ScopeReport) -> str:
 
 
 def _place_text(each: ScopeReport) -> str:
-    """Return where a scope is stored: in the daemon's memory, or in files."""
+    """Return where a scope's memories are stored: in the daemon's memory, or in files and where."""
     return "in the daemon's memory" if each.engine == "memory" else f"in files in {escape_line(each.place)}"
 
 
 def _lifetime_text(each: ScopeReport) -> str:
-    """Return how long memories of a scope are saved, and how many were dropped."""
+    """Return how long a scope's memories last, and how many were dropped to make room."""
     if not each.lasts_s:
         return "saved until they are removed"
     gone = f"; {each.dropped:,} dropped to make room" if each.dropped else ""
@@ -58,7 +58,7 @@ def _lifetime_text(each: ScopeReport) -> str:
 
 
 def _injection_text(each: ScopeReport) -> str:
-    """Return if memories of a scope are injected, or how to find them."""
+    """Return if a scope's memories are used for injections, or the command that finds them."""
     if each.retrieved:
         return "used for injections"
     return "found by `forgectl search --scope` only ([scopes].retrieve adds it to injections)"

@@ -47,7 +47,7 @@ _OPTIONS = (
 
 
 def _add_scope_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a search in scopes to a click command."""
+    """Add the options of a search in named scopes (scope, owners, filters) to a click command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -102,7 +102,7 @@ def _search_scopes(
     as_text: bool,
     **owners: Any,
 ) -> None:
-    """Search the named scopes, or all, and print one list, nearest first, with scope and distance."""
+    """Search the named scopes, or all, and print one list, nearest first, as lines, text or JSON."""
     wanted = dict(parse_key_value("--filter", each) for each in filters)
     request = Recall(query=query, workspace=call.workspace, filters=wanted, scopes=scopes or _ALL, **owners)
     for scope, owner in (("session", request.session_id), ("agent", request.agent_id)):
@@ -120,7 +120,7 @@ def _search_scopes(
 
 
 def _hit_lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
-    """Yield lines for each memory: id, scope and distance, then its text and attributes."""
+    """Yield lines for each hit of a search in scopes: id, scope, distance, text, and attributes."""
     for number, memory in enumerate(reply.memories, 1):
         yield from folded(paint("strong", f"{number}. {_hit_head(memory)}"), width, _INDENT)
         yield from folded(_INDENT + gist(memory.content, width), width, _INDENT)
@@ -129,14 +129,14 @@ def _hit_lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
 
 
 def _hit_head(memory: MemoryRecord) -> str:
-    """Return id and scope of a hit, and its distance or that keywords found it."""
+    """Return id and scope of a search hit, and its distance, or that keywords found it."""
     distance = memory.found.distance if memory.found is not None else None
     near = "by keywords" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
 
 
 def _hit_facts(memory: MemoryRecord) -> Iterable[str]:
-    """Yield type, importance, source, metadata and other attributes that a hit has."""
+    """Yield a search hit's type, importance, source, metadata, number of uses and expiry, if set."""
     if memory.memory_type:
         yield escape_line(memory.memory_type)
     if memory.importance != 1.0:

@@ -35,7 +35,7 @@ _OWN_HOME = "run this as yourself, without sudo, or set HOME to your own home di
 
 
 class SetupResult(msgspec.Struct, frozen=True):
-    """Result for one agent or the service: the steps that were done, and why it failed."""
+    """Result of setup for one agent or part: the steps that were done, and why it failed, if so."""
 
     about: str
     done: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def setup_command(
 
 
 def machine_of(call: Invocation) -> Machine:
-    """Describe this machine for `forged.integrations`. Raises Stop without a home directory."""
+    """Describe the machine of this call for `forged.integrations`. Raises Stop without a home directory."""
     try:
         return integrations.machine_of(call.environ, call.workspace)
     except AddressError as error:
@@ -97,7 +97,7 @@ def machine_of(call: Invocation) -> Machine:
 
 
 def _check_home(machine: Machine) -> None:
-    """Refuse the HOME of another user: with `sudo`, files in it would belong to root."""
+    """Raise Stop if HOME belongs to another user, as with `sudo`, where new files would be root's."""
     try:
         is_ours = os.stat(machine.home).st_uid == os.geteuid()
     except OSError as error:
@@ -109,12 +109,12 @@ def _check_home(machine: Machine) -> None:
 
 
 def succeeded(outcomes: Sequence[SetupResult]) -> frozenset[str]:
-    """Return the names of agents and other parts of the setup that did not fail."""
+    """Return the names of agents and other parts of setup whose steps did not fail."""
     return frozenset(outcome.about for outcome in outcomes if not outcome.failed)
 
 
 def _agents_to_connect(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, ...]:
-    """Return the agents to connect; named ones also if they were not found."""
+    """Return the agents to connect: those found, or all that are named. Raises Stop if there are none."""
     found = tuple(state for state in states if named or state.is_installed)
     if not found:
         raise Stop("not_found", words.no_agent_error())
@@ -122,24 +122,24 @@ def _agents_to_connect(states: Sequence[AgentState], *, named: bool) -> tuple[Ag
 
 
 def _connected_agents(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
-    """Return the agents that setup has connected, or that are connected."""
+    """Return the agents that a removal disconnects: connected ones, and those in setup's record."""
     return tuple(
         state for state in states if state.connection or integrations.is_recorded(machine, state.agent)
     )
 
 
 def _nothing_to_remove_note(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
-    """Return a line that says that no agent is connected, if the removal has no steps."""
+    """Return a line that no agent is connected, if a removal has an empty plan; else nothing."""
     return ("no agent is connected, nothing to remove",) if removes and not plan else ()
 
 
 def _has_state(call: Invocation) -> bool:
-    """Return True if a daemon ever ran here, which may have changed what git ignores."""
+    """Return True if a daemon has run here (its state file exists) and may have changed git's excludes."""
     return os.path.exists(os.path.join(address.state_dir(call.environ), "state.db"))
 
 
 def _confirm_plan(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
-    """Print the plan and ask; with `yes` only print it. Raises Stop if the answer is no."""
+    """Print the plan of setup and ask, or with `yes` only print it. Raises Stop if the answer is no."""
     if yes:
         for line in () if call.as_json else plan:
             click.echo(line, err=True)
@@ -150,7 +150,7 @@ def _confirm_plan(call: Invocation, plan: Sequence[str], *, removes: bool, yes: 
 
 
 def _needs_service_step(call: Invocation, machine: Machine, *, removes: bool) -> bool:
-    """Return True if systemd's units should be installed, or were installed by setup."""
+    """Return True if setup should install systemd's units or, for a removal, if it has installed them."""
     if removes:
         return integrations.owns_service(machine)
     if call.executable is None or all(file.state != UnitFileState.MISSING for file in unit_files(call)):
@@ -162,7 +162,7 @@ def _needs_service_step(call: Invocation, machine: Machine, *, removes: bool) ->
 def _run_plan(
     call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _ExtraSteps
 ) -> Iterator[SetupResult]:
-    """Connect or disconnect the agents, do the extra steps, and print and yield each result."""
+    """Connect or disconnect agents, then change service, git, daemon or own files; yield each result."""
     rows = integrations.agent_rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
@@ -180,7 +180,7 @@ def _run_plan(
 
 
 def _change_service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
-    """Install or uninstall systemd's units, and record that; yield a sentence for each step."""
+    """Install or uninstall systemd's units and record it for a later removal; yield each step."""
     yield from uninstall(call) if removes else install(call)
     integrations.record_service(machine, installed=not removes)
 
@@ -197,7 +197,7 @@ def _remove_git_lines(call: Invocation) -> Iterator[str]:
 
 
 def _start_daemon(call: Invocation) -> Iterator[str]:
-    """Start the daemon, which records the program for hooks; yield a sentence about it."""
+    """Start the daemon, so that hooks can start it later; yield a sentence with its version and pid."""
     with open_client(call) as client:
         client.ping()
         report = client.status()
@@ -205,7 +205,7 @@ def _start_daemon(call: Invocation) -> Iterator[str]:
 
 
 def _run_steps(about: str, steps: Iterator[str]) -> SetupResult:
-    """Run steps up to the first error; return the finished ones and the error."""
+    """Run the steps of one agent or part of setup up to the first error; return both as its result."""
     done: list[str] = []
     try:
         done.extend(steps)
@@ -215,7 +215,7 @@ def _run_steps(about: str, steps: Iterator[str]) -> SetupResult:
 
 
 def _print_result(call: Invocation, outcome: SetupResult) -> SetupResult:
-    """Print a result unless `--json` is given; return it."""
+    """Print a result of setup, done steps and the failure, unless `--json` is given; return it."""
     if not call.as_json:
         for step in outcome.done:
             say(f"{call.paint('good', 'done')}  {outcome.about}: {escape_line(step)}")

@@ -25,7 +25,7 @@ AFTER_REMOVAL = (
 
 
 def no_agent_error() -> str:
-    """Return the error message for a machine without agents."""
+    """Return setup's error message if no agent was found: which are looked for, and how to install one."""
     rows = integrations.agent_rows().values()
     names = ", ".join(row.program for row in rows)
     first = next(iter(rows)).install
@@ -38,7 +38,7 @@ def no_agent_error() -> str:
 def plan(
     machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of the plan of setup: changes for each agent, git and systemd."""
+    """Yield setup's plan for the person: what is changed for each agent, for git and for systemd."""
     rows = integrations.agent_rows()
     for state in chosen:
         yield _agent_title(state)
@@ -61,7 +61,7 @@ def plan(
 
 
 def next_steps(machine: Machine, states: Sequence[AgentState], done: Collection[str]) -> Iterator[str]:
-    """Yield the steps that remain for the person, each with its command."""
+    """Yield what remains for the person after setup: trust, git, models, each with its command."""
     yield "Next steps for you:"
     for state in states:
         row = integrations.agent_rows()[state.agent]
@@ -81,7 +81,7 @@ def next_steps(machine: Machine, states: Sequence[AgentState], done: Collection[
 def _model_suggestions(
     programs: Sequence[ClassifierProgram], servers: Sequence[ModelServer], keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the models that could decide what to save, instead of the built-in classifier."""
+    """Yield how an agent, a model server or an API key found here could choose what to save."""
     if programs:
         cheapest = min(programs, key=lambda one: one.tokens)
         names = ", ".join(one.name for one in programs)
@@ -107,7 +107,7 @@ def _model_suggestions(
 
 
 def _agent_title(state: AgentState) -> str:
-    """Return name, version and path of an agent, escaped."""
+    """Return an agent's name, version and path as a heading of setup's plan, escaped."""
     what = f"{state.title} {state.version}".rstrip()
     where = state.program or state.folder
     return escape_line(f"{what} ({where})" if where else what)

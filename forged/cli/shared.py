@@ -78,7 +78,7 @@ def status_command(call: Invocation) -> None:
 
 
 def _status_lines(about: dict[str, object], members: Sequence[Member]) -> Iterator[str]:
-    """Yield the server, the shared scopes, the model, and the rows of each role."""
+    """Yield the lines of `shared status`: server, shared scopes, model, and the rows of each role."""
     yield f"{about['server']}: PostgreSQL {about['version']}, as role {about['role']}"
     scopes = about["scopes"]
     assert isinstance(scopes, list)
@@ -154,29 +154,29 @@ def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documen
 
 
 def _owner(scope: str, id_: str = "") -> RowOwner:
-    """Return an owner of rows on the server. Raises Stop for an empty name."""
+    """Return user, agent or organization as owner of rows on the server. Raises Stop for an empty name."""
     if not id_ and scope != "org":
         raise Stop("usage", f"the {scope} has no name")
     return postgres.owner(scope, id_)
 
 
 def _owners(agents: Iterable[str], *, documents: bool) -> list[RowOwner]:
-    """Return the named agents as owners of rows, and the organization if `documents`."""
+    """Return agents and, with `documents`, the organization as owners of rows on the team's server."""
     return [*(_owner("agent", name) for name in agents), *([_owner("org")] if documents else [])]
 
 
 def _owner_name(owner: RowOwner) -> str:
-    """Return scope and id of an owner of rows, or `the organization`."""
+    """Name an owner of rows on the team's server: scope and id, or `the organization`."""
     return f"{owner.scope} {owner.id}" if owner.id else "the organization"
 
 
 def _member_as_json(member: Member) -> dict[str, object]:
-    """Convert a role and the owners of its rows for JSON."""
+    """Convert a role on the team's server, and the owners of its rows, for JSON."""
     return {"role": member.role, "owners": [_owner_name(each) for each in member.owners]}
 
 
 def _show_findings(call: Invocation, found: Sequence[Finding]) -> None:
-    """Print findings on the server; exit with code 1 if one failed."""
+    """Print findings on the team's server, each one by one; exit with code 1 if one failed."""
     checks = [Check(each.name, _LEVELS[each.level], each.detail, each.fix) for each in found]
     show(call, {"findings": found}, finding_lines(checks, call.paint, each=True))
     if any(each.level == "fail" for each in found):
@@ -184,7 +184,7 @@ def _show_findings(call: Invocation, found: Sequence[Finding]) -> None:
 
 
 def _settings(call: Invocation) -> Settings:
-    """Return the settings of the configured server. Raises Stop without one."""
+    """Return the settings of the team's server. Raises Stop if none is configured, or wrongly."""
     try:
         loaded = config.load(call.environ).config
         settings = postgres.settings_of(loaded, call.environ)
@@ -197,7 +197,7 @@ def _settings(call: Invocation) -> Settings:
 
 
 def _with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_T]]) -> _T:
-    """Connect to the server, run `work`, and return its result. Raises Stop for each error."""
+    """Connect to the team's server, await `work` with the connection, return its result. Raises Stop."""
 
     async def connect_and_work() -> _T:
         async with await postgres.connect(settings) as connection:

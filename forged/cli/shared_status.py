@@ -11,12 +11,12 @@ _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
 
 def because(reason: str) -> str:
-    """Return `: REASON`, escaped, or an empty text without a reason."""
+    """Return `: REASON`, escaped for a terminal, as the end of a sentence; empty without a reason."""
     return f": {escape_line(reason)}" if reason else ""
 
 
 def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter) -> Iterator[str]:
-    """Return one line for each model at an endpoint: its state, its uses, and the last error."""
+    """Yield a line for each model at an endpoint: state, host, uses, last success, and error."""
     for one in endpoints:
         state = paint(_COLOURS.get(one.state, "strong"), escape_line(one.state))
         named = (
@@ -26,7 +26,7 @@ def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter) -> Itera
 
 
 def endpoint_facts(one: EndpointReport) -> Iterator[str]:
-    """Return the times of the last success, of the first failure, and of the next attempt."""
+    """Yield since when an endpoint works or fails: last success, failing time, next attempt."""
     yield _last_success(one)
     if one.failing_s is not None:
         yield f"failing for {span(one.failing_s)}"
@@ -35,14 +35,14 @@ def endpoint_facts(one: EndpointReport) -> Iterator[str]:
 
 
 def _last_success(one: EndpointReport | SharedReport) -> str:
-    """Return how long ago a server last answered, or that it never has."""
+    """Return how long ago an endpoint or the team's server last answered, or that it never has."""
     if one.state == "untried":
         return "not asked yet"
     return "no success yet" if one.last_success_s is None else f"last success {span(one.last_success_s)} ago"
 
 
 def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
-    """Return one line for the server, and one for each problem."""
+    """Yield a line on the team's server, if one is configured, and one for each of its problems."""
     if report is None:
         return
     state = paint(_COLOURS.get(report.state, "strong"), escape_line(report.state))
@@ -52,7 +52,7 @@ def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
 
 
 def shared_facts(report: SharedReport) -> Iterator[str]:
-    """Return the scopes on the server, the last success, and other machines that write."""
+    """Yield scopes, last success, sync of each scope, and other writers on the team's server."""
     yield f"scopes {' and '.join(map(escape_line, report.scopes)) or 'none'}"
     yield _last_success(report)
     if report.replayed_s is not None:
@@ -65,7 +65,7 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
 
 
 def _sync_text(report: SyncReport) -> str:
-    """Return if a scope is synced with the server, or how far it is behind."""
+    """Return if an owner's scope is in sync with the team's server, or how far it is behind."""
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.in_sync_s is None:
         return f"{owner} not synced yet"
@@ -73,7 +73,7 @@ def _sync_text(report: SyncReport) -> str:
 
 
 def shared_troubles(report: SharedReport) -> Iterator[str]:
-    """Return a sentence for each problem or pending task."""
+    """Yield a sentence for each problem or pending write of the team's server."""
     if report.failing_s is not None:
         yield f"failing for {span(report.failing_s)}: {escape_line(report.message)}"
     if report.problem:

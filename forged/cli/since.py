@@ -20,7 +20,7 @@ _HOW = "use today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20, or 20
 
 
 def parse_time(text: str, now: datetime) -> datetime | None:
-    """Parse a time, None if invalid; a time without a zone is in the zone of `now`, which is aware."""
+    """Parse `today`, `2h` or ISO 8601 into a time, None if invalid; without a zone it is in that of `now`."""
     said = text.strip()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if said in {"today", "yesterday"}:
@@ -35,12 +35,12 @@ def parse_time(text: str, now: datetime) -> datetime | None:
 
 
 class TimeParam(click.ParamType[str]):
-    """Option type of a time, which becomes RFC 3339 text in UTC."""
+    """Type of an option such as `--since`: converts `2h`, `today` or a date to RFC 3339 text in UTC."""
 
     name = "when"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the time in UTC. Ends the call for a text that is no time."""
+        """Convert a typed time to RFC 3339 text in UTC, "" stays; a wrong one ends the call."""
         try:
             found = parse_time(value, datetime.now().astimezone()) if value else None
             if value and found is None:
@@ -55,7 +55,7 @@ class TimeParam(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002 - as above
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Return the completions of a time: its words and units."""
+        """Return shell completions of a time option: `today`, `yesterday`, `2h`, `7d`, with help."""
         return [
             CompletionItem(word, help=said) for word, said in _OFFERED.items() if word.startswith(incomplete)
         ]

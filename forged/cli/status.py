@@ -42,7 +42,7 @@ _COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "reda
 
 
 def detail_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
-    """Yield the details of a report: process, models, servers, each root, capture and counters."""
+    """Yield the details for `status --all`: process, models, servers, warnings, roots, capture, counters."""
     yield _process_line(report)
     yield _models_line(report)
     yield from _gate_lines(report)
@@ -60,7 +60,7 @@ def detail_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
 
 
 def skew(version: str, build: str = "") -> str:
-    """Return a warning where daemon and forgectl differ in version or build, else an empty text."""
+    """Return a sentence if daemon and forgectl differ in version or build, with the remedy, else ""."""
     if version in {"", __version__}:
         ours = build_id() if build else ""
         if build == ours or not ours:
@@ -86,7 +86,7 @@ def _gate_lines(report: StatusReport) -> Iterator[str]:
 
 
 def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
-    """Yield state and size of a root on the first lines, and its problems indented below."""
+    """Yield the lines of `status --all` on a root: state, size, search, watch, and each problem."""
     state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
     yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
     yield f"  {_size_text(root)}"
@@ -118,7 +118,7 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
 
 
 def root_notes(root: RootReport) -> Iterator[tuple[str, str]]:
-    """Yield a word and a sentence for each kind of problem that memories of a root have."""
+    """Yield a word and a sentence each on refused texts, secrets, forks and stale memories of a root."""
     if root.quarantined:
         texts = counted(root.quarantined, "text was", "texts were")
         yield "refused", f"{texts} refused by the embedding model and can only be found by keywords"
@@ -157,12 +157,12 @@ def _size_text(root: RootReport) -> str:
 
 
 def index_names(names: Sequence[str]) -> str:
-    """Name the indexes that search uses: `keywords + embeddings`."""
+    """Name the indexes by which memories can be searched: `keywords + embeddings`, or `none`."""
     return " + ".join(_INDEXES.get(name, escape_line(name)) for name in names) or "none"
 
 
 def search_state(roots: Sequence[RootReport]) -> str:
-    """Say which indexes roots can be searched by now, and how far their embeddings are."""
+    """Say for roots if search by keywords and embeddings is ready, and how far embedding is."""
     found = [name for name in _INDEXES if any(name in root.indexes for root in roots)]
     building = next((root for root in roots if root.embedded < root.to_embed), None)
     if building is None:
@@ -202,7 +202,7 @@ def _counter_lines(report: StatusReport, paint: Painter) -> Iterator[str]:
 
 
 def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator[str]:
-    """Yield the state of capture and its classifier, results, problems; `now` is Unix seconds."""
+    """Yield the lines of `status --all` on capture: state, results, waiting events, problems, counts."""
     yield _capture_headline(report, paint)
     yield f"  {_capture_results(report, now)}"
     if report.in_hand:
@@ -224,7 +224,7 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
 
 
 def proposals_note(count: int) -> str:
-    """Say how many proposals wait, with the command that shows them."""
+    """Say how many proposed memories wait for review, with the command that shows them."""
     return f"{counted(count, 'proposal')}; `forgectl review` shows them"
 
 
@@ -234,7 +234,7 @@ def dead_events_note(count: int) -> str:
 
 
 def elsewhere_line(waits: WaitsElsewhere) -> str:
-    """Say what waits for a folder that is not at its path, with the commands that help."""
+    """Say which events, proposals and steps wait for a folder that is not at its path now, and the remedy."""
     counts = (
         (waits.events, "event"),
         (waits.proposals, "proposal"),
@@ -249,12 +249,12 @@ def elsewhere_line(waits: WaitsElsewhere) -> str:
 
 
 def paused_place_name(place: str) -> str:
-    """Return a paused repository for display, escaped, or `everywhere`."""
+    """Return the repository of a pause for display, escaped; `everywhere` for `*`."""
     return "everywhere" if place == EVERYWHERE else escape_line(place)
 
 
 def classifier_name(classifier: str) -> str:
-    """Return the name of a classifier for display, escaped."""
+    """Name capture's classifier for display: `the built-in classifier`, or its configured name, escaped."""
     return "the built-in classifier" if classifier == BUILT_IN else escape_line(classifier)
 
 
@@ -284,7 +284,7 @@ def _tokens_text(report: CaptureReport) -> str:
 
 
 def captures_waiting(report: CaptureReport) -> str:
-    """Say how many received turns and events are not judged yet; empty when none."""
+    """Say how many turns (in memory) and events (on disk) capture has still to judge; empty if none."""
     turns = f"{counted(report.turns, 'turn')} in memory" if report.turns else ""
     size = f" ({counted(report.spool_bytes, 'byte')})" if report.spool_bytes else ""
     spooled = f"{counted(report.spooled, 'event')} on disk{size}" if report.spooled else ""
@@ -297,7 +297,7 @@ def _capture_counts(report: CaptureReport) -> str:
 
 
 def ago(time: str, now: float) -> str:
-    """Say how long ago an RFC 3339 time was; `now` is Unix seconds."""
+    """Say how long ago an RFC 3339 time was, such as `3 h ago`; an invalid one is shown as it is."""
     try:
         return f"{span(now - datetime.fromisoformat(time).timestamp())} ago"
     except ValueError:

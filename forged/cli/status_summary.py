@@ -52,7 +52,7 @@ def status_lines(
     agents: Sequence[AgentState] = (),
     details: bool = False,
 ) -> Iterator[str]:
-    """Yield the lines of `forgectl status` about a report; with `details` those of `--all`, too."""
+    """Yield the lines of `forgectl status`: summary, decisions, problems; `details` adds those of `--all`."""
     here = [root for root in report.roots if root.root in report.here]
     problems = tuple(_problems(report, here, agents))
     yield _headline(report, here, len(problems), paint)
@@ -74,7 +74,7 @@ def status_lines(
 
 
 def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, paint: Painter) -> str:
-    """Return the first line of the status: memory is on, off, paused or failing here, and the reason."""
+    """Return the first line of `status`: memory is on, off, paused or failing here, and the reason."""
     if report.state == "disabled":
         return f"{paint('warn', 'OFF')}{because(report.reason)}"
     if not report.here:
@@ -93,7 +93,7 @@ def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, p
 
 
 def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
-    """Yield the numbers of memories in this repository and of the user, and the trust state."""
+    """Yield the lines of `status` on memories here and of the user, skipped files, and trust."""
     repos = [root for root in here if root.scope == "repo"]
     yours = sum(root.memories for root in here if root.scope == "user")
     counts = [f"{yours:,} of yours for all repositories"]
@@ -109,14 +109,14 @@ def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
 
 
 def _search_line(report: StatusReport, here: Sequence[RootReport]) -> str:
-    """Return which search is ready, and if it is warming up."""
+    """Return the line of `status` on search: what is ready, and if the embedding gate warms up."""
     is_built = all(root.embedded >= root.to_embed for root in here)
     warms_up = "; warming up: keyword matching only for a few seconds"
     return search_state(here) + (warms_up if report.gate.state == "learning" and is_built else "")
 
 
 def _capture_line(report: StatusReport, paint: Painter) -> str:
-    """Return if capture is on, by which classifier, and how many memories it saved."""
+    """Return the line of `status` on capture: on by which classifier, saved, still to judge; or why off."""
     capture = report.capture
     if capture.state not in _CAPTURING:
         return f"capture: {paint('warn', escape_line(capture.state.upper()))}{because(capture.reason)}"
@@ -130,7 +130,7 @@ def _capture_line(report: StatusReport, paint: Painter) -> str:
 
 
 def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
-    """Name the connected agents with the time of their last event, and the others."""
+    """Return the line of `status` on agents: connected ones with their last event, and the others."""
     active = {one.agent: one for one in seen if one.last_event_at}
     connected = [
         escape_line(state.title)
@@ -150,7 +150,7 @@ def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> s
 
 
 def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
-    """Yield each decision that waits for the person, with the command for it."""
+    """Yield what waits for the person, each with its command: proposals, notices, files elsewhere."""
     if report.capture.to_review:
         yield proposals_note(report.capture.to_review)
     for root in here:
@@ -166,7 +166,7 @@ def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iter
 def _problems(
     report: StatusReport, here: Sequence[RootReport], agents: Sequence[AgentState]
 ) -> Iterator[str]:
-    """Yield a sentence for each problem: warnings, models, capture, roots here, agents."""
+    """Yield a sentence for each problem for `status`: version, warnings, models, capture, roots, agents."""
     if differs := skew(report.version, report.build):
         yield differs
     first = {report.reason, report.capture.doubt}  # the first line says them
@@ -186,7 +186,7 @@ def _problems(
 
 
 def _model_problems(report: StatusReport) -> Iterator[str]:
-    """Yield problems of the embedding model, of endpoints, and of the team's server."""
+    """Yield for `status` the problems of embedding calibration, of endpoints, and of the team's server."""
     if report.gate.state == "failing":
         why = because(report.gate.reason)
         yield f"keyword matching only: the embedding model could not be calibrated{why}"
@@ -201,7 +201,7 @@ def _model_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _capture_problems(report: StatusReport) -> Iterator[str]:
-    """Yield why capture waits, its last error, and events that failed or wait."""
+    """Yield why capture waits, its last error, given-up events, and events for folders elsewhere."""
     capture = report.capture
     if capture.state == "waiting" and capture.reason:
         yield f"capture waits: {escape_line(capture.reason)}"
@@ -214,7 +214,7 @@ def _capture_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _root_problems(root: RootReport) -> Iterator[str]:
-    """Yield problems of a root: trust, errors, file changes, owner, git, and files."""
+    """Yield for `status` a root's problems: trust, errors, watch, owner, git, memories, and bad files."""
     name = escape_line(root.root)
     if root.trust == "unread" and root.notice:
         yield escape_line(root.notice)
@@ -238,7 +238,7 @@ def _root_problems(root: RootReport) -> Iterator[str]:
 
 
 def _agent_problems(state: AgentState) -> Iterator[str]:
-    """Yield the problem of an agent's connection, or of its untrusted hooks, with the fix."""
+    """Yield for `status`, with the fix, an agent's faulty connection, or its untrusted hooks."""
     title = escape_line(state.title)
     if state.connection and state.connection != "connected":
         yield f"{title}: {escape_line(state.detail)}; {escape_line(state.remedy)}"

@@ -35,7 +35,7 @@ def ping_command(call: Invocation) -> None:
 
 
 def _repeat_status(call: Invocation, *, details: bool) -> None:
-    """Print the status every two seconds until Ctrl-C."""
+    """Print the status every two seconds until Ctrl-C, over the last one where the terminal can."""
     clears = call.can_redraw(sys.stdout) and not call.as_json
     try:
         while True:

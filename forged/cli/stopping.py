@@ -48,14 +48,14 @@ def restart_command(call: Invocation) -> None:
 
 
 def _stop_service(call: Invocation, manager: UserManager, *, ends_socket: bool) -> StoppedProcess:
-    """Stop the daemon, by systemd if that runs it; with `ends_socket` also systemd's socket."""
+    """Stop the daemon that systemd runs, or one without a unit; with `ends_socket` the socket unit, too."""
     pid = manager.unit(SERVICE).pid
     manager.execute("stop", *(UNITS if ends_socket else (SERVICE,)))
     return StoppedProcess(pid) if pid else process.stop(call)
 
 
 def _stop_sentence(ended: StoppedProcess) -> str:
-    """Say if the daemon was stopped, killed, or not running."""
+    """Say for `stop` if the daemon was stopped, killed, or not running."""
     if not ended.pid:
         return "forged is not running"
     if ended.killed:
@@ -64,7 +64,7 @@ def _stop_sentence(ended: StoppedProcess) -> str:
 
 
 def restart_sentence(now: RestartedProcess) -> str:
-    """Say how the daemon was restarted, with the process ids."""
+    """Say for `restart` how the daemon was replaced or started, with process ids now and before."""
     return {
         "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",

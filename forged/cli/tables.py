@@ -29,14 +29,14 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """Cut a line to `room` cells; dots mark the cut."""
+    """Cut a line to `room` cells of a terminal, with dots at the end; a shorter one stays."""
     if cells(text) <= room:
         return text
     return _prefix_within(text, max(0, room - len(_CUT))).rstrip() + _CUT[: max(0, room)]
 
 
 def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Fold a line into lines of at most `width` cells, at spaces where possible; indent all but the first."""
+    """Fold a line into lines of `width` cells, at spaces if possible; indent all but the first."""
     if not width or cells(text) <= width:
         yield text
         return
@@ -58,7 +58,7 @@ def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
 def columns(
     rows: Iterable[Sequence[str]], numbers_from: int | None = None, width: int = 0, *, cuts: bool = False
 ) -> list[str]:
-    """Align rows of cells as lines; cells from index `numbers_from` on are right-aligned.
+    """Align rows as a table that fits `width`: ids shortened, last cell cut (`cuts`) or put below.
 
     With `cuts` the last cell may be cut. A table with numbers needs a head as its first row.
     """
@@ -76,7 +76,7 @@ def columns(
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map each id to its shortest unambiguous prefix; other texts stay whole."""
+    """Map each memory id to its shortest prefix that is unambiguous among them; other texts stay whole."""
     known = sorted(set(ids))
     found: dict[str, str] = {}
     for place, each in enumerate(known):
@@ -87,7 +87,7 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _characters(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each character with its combining marks, and its width in cells."""
+    """Yield each character of a text with its combining marks, and its width in terminal cells."""
     letter, size = "", 0
     for each in text:
         own = _cells_of(each)
@@ -102,14 +102,14 @@ def _characters(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _cells_of(letter: str) -> int:
-    """Return the width of one character in cells: 0, 1 or 2."""
+    """Return the width of one character in cells of a terminal: 0, 1 or 2."""
     if unicodedata.category(letter) in _UNSEEN or ord(letter) in _JAMO:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1
 
 
 def _prefix_within(text: str, room: int) -> str:
-    """Return the longest prefix of a text that fits into `room` cells."""
+    """Return the longest prefix of a text that fits into `room` cells of a terminal."""
     kept = ""
     for letter, size in _characters(text):
         room -= size
@@ -126,12 +126,12 @@ def _common_length(one: str, other: str) -> int:
 
 
 def _table_width(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:
-    """Return the width of the widest line of a table."""
+    """Return the width in cells of the widest line of a table, once its columns are aligned."""
     return max(map(cells, _aligned_lines(table, numbers_from)), default=0)
 
 
 def _aligned_lines(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[str]:
-    """Pad the cells of each column to one width; return a line for each row."""
+    """Pad each column's cells to one width, numbers at the right; return a line for each row."""
     if not table:
         return []
     widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
@@ -148,19 +148,19 @@ def _aligned_lines(table: Sequence[Sequence[str]], numbers_from: int | None) -> 
 
 
 def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
-    """Fill a cell with spaces up to a width."""
+    """Fill a table's cell with spaces up to a width, on its left or right."""
     space = " " * (width - cells(cell))
     return space + cell if to_the_right else cell + space
 
 
 def _with_short_ids(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Shorten the ids in a table as far as they stay distinct."""
+    """Shorten the memory ids in a table to prefixes that stay distinct."""
     short = short_ids(cell for row in table for cell in row if _ID.fullmatch(cell))
     return [tuple(short.get(cell, cell) for cell in row) for row in table]
 
 
 def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
-    """Yield each row as lines, with its last cell folded below the others."""
+    """Yield each row of a table that is too wide as lines: its last cell is folded below the others."""
     heads = _aligned_lines([(*row[:-1], "") for row in table], None)
     for head, row in zip(heads, table, strict=True):
         lines = list(folded(head.rstrip(), width, _INDENT))
@@ -168,7 +168,7 @@ def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
 
 
 def _number_table(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> list[str]:
-    """Format numbers below a head of several lines or, if too wide, each row as `name value` pairs."""
+    """Format a wide table of numbers: words of its head stacked or, if too wide still, as `name value`."""
     names = [name.split(" ") if place >= numbers_from else [name] for place, name in enumerate(table[0])]
     height = max(map(len, names))
     head = list(zip(*([""] * (height - len(name)) + name for name in names), strict=True))

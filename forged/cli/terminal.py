@@ -55,12 +55,12 @@ def escape_line(text: str) -> str:
 
 
 def escape_json(encoded: str) -> str:
-    """Escape the same characters in encoded JSON, which keeps its value."""
+    """Escape control and hidden characters in JSON text as JSON escapes, so that its value stays."""
     return _DANGEROUS.sub(_json_escape, encoded)
 
 
 def _visible_form(match: re.Match[str]) -> str:
-    """Return the visible form of a dangerous character: `^[`, `M-^[` or `<U+202E>`."""
+    """Return a control or hidden character in visible form: `^[`, `M-^[` or `<U+202E>`."""
     code = ord(match.group())
     if code < 0x20 or code == 0x7F:
         return "^" + chr(code ^ 0x40)
@@ -70,7 +70,7 @@ def _visible_form(match: re.Match[str]) -> str:
 
 
 def _json_escape(match: re.Match[str]) -> str:
-    """Return a dangerous character as JSON escapes."""
+    """Return a control or hidden character as JSON escapes, which mean the same character."""
     units = match.group().encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
@@ -79,12 +79,12 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 class Painter(msgspec.Struct, frozen=True):
-    """Colours escaped text by its state, if `on`."""
+    """Puts escaped text into the colour of a state (good, warn, bad), if `on`; else leaves it as it is."""
 
     on: bool = False
 
     def __call__(self, colour: str, text: str) -> str:
-        """Return the text in a colour of `_COLOURS`; unchanged if colours are off."""
+        """Return the text in the named colour (good, warn, bad, strong); unchanged if colours are off."""
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self.on else text
 
 
@@ -110,7 +110,7 @@ def pace(rate: float, left_s: float | None) -> str:
 
 
 def project_name(top: str) -> str:
-    """Return the name of a project by its path, which may be `project/.bare` or `project.git`."""
+    """Return a repository's name by its top folder, which may be `project/.bare` or `project.git`."""
     above, name = os.path.split(top)
     return os.path.basename(above) if name in {".git", ".bare"} else name.removesuffix(".git")
 
@@ -126,12 +126,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Return the texts that are not contained in another one of them."""
+    """Return the texts, without those that are contained in another one of them."""
     return [text for text in texts if not any(text in other and text != other for other in texts)]
 
 
 def shown_fields(fields: Mapping[str, str]) -> list[str]:
-    """Return a line `name value` for each field that has a value."""
+    """Return a line `name value`, escaped, for each field that has a value."""
     return [f"{name} {escape_line(value)}" for name, value in fields.items() if value]
 
 
@@ -139,7 +139,7 @@ def shown_fields(fields: Mapping[str, str]) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print lines, escaped already, on stdout; end the process if they cannot be written."""
+    """Print lines, escaped already, on stdout; end the process with an exit code if that fails."""
     _write_stdout(text + "\n")
 
 
@@ -151,7 +151,7 @@ def say_escaped(text: str) -> None:
 
 
 def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
-    """Print a value as one line of JSON, without the `type` and `id` of a reply."""
+    """Print one line of JSON with `schema_version`, without a reply's `id`, and with characters escaped."""
     fields = dict(plain_data(value))
     if isinstance(value, Reply):
         del fields["id"]
@@ -185,14 +185,14 @@ def progress(doing: str, done: int, total: int, suffix: str = "") -> str:
 
 
 class ProgressBar:
-    """Progress on stderr: one line that is drawn again, or a few lines where that is impossible."""
+    """Progress on stderr: one line that is drawn again or, where that is impossible, some lines of text."""
 
     def __init__(self, redraws: bool) -> None:
         self._redraws = redraws
         self._last: object = None
 
     def draw(self, doing: str, done: int, total: int, suffix: str = "") -> None:
-        """Draw the bar, numbers and suffix over the last ones; do nothing where that is impossible."""
+        """Draw bar, numbers and suffix over the last ones; do nothing if stderr cannot be redrawn."""
         if not self._redraws:
             return
         full = _BAR_CELLS * done // total if total else 0
@@ -201,20 +201,20 @@ class ProgressBar:
         sys.stderr.flush()
 
     def tell_instead(self, line: str, once: object) -> None:
-        """Print a line where no bar is drawn, unless the last call had the same key `once`."""
+        """Print a line if stderr has no bar, unless the last call had the same key `once`."""
         if not self._redraws and once != self._last:
             self._last = once
             tell(line)
 
     def wipe(self) -> None:
-        """Erase the bar, if one was drawn."""
+        """Erase the progress bar from stderr, if one was drawn."""
         if self._redraws and self._last is not None:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def exit_for_output_error(error: OSError) -> NoReturn:
-    """End the process after an error of its output: a closed pipe, or a full disk."""
+    """End the process after stdout failed: silently for a closed pipe, else with a message."""
     redirect_to_null(sys.stdout)
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)
@@ -223,7 +223,7 @@ def exit_for_output_error(error: OSError) -> NoReturn:
 
 
 def _write_stdout(text: str) -> None:
-    """Write text to stdout; end the process if that fails."""
+    """Write text to stdout and flush it; end the process with an exit code if that fails."""
     try:
         _write_and_flush(sys.stdout, text)
     except OSError as error:
@@ -239,6 +239,6 @@ def _write_and_flush(stream: TextIO | None, text: str) -> None:
 
 
 def redirect_to_null(stream: TextIO | None) -> None:
-    """Redirect a broken stream to /dev/null, as Python writes to it again at exit."""
+    """Redirect a broken stream to /dev/null, so that Python's flush at exit does not fail again."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

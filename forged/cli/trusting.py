@@ -90,7 +90,7 @@ def trust_command(
 
 
 def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
-    """Show the files that are not used yet, ask once unless `yes`, and trust exactly these."""
+    """Show the unused memory files of repositories, ask once unless `yes`, and trust exactly these."""
     with open_client(call) as client:
         found = client.ask(look)
         wanted = [root for root in found.roots if root.withheld]
@@ -115,7 +115,7 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
 def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
-    """Trust roots as they were shown; return them, and a sentence for each that changed meanwhile."""
+    """Trust repositories as shown; return those trusted, and a sentence for each that changed meanwhile."""
     done: list[wire.RootTrust] = []
     refused: list[str] = []
     for root in wanted:
@@ -130,7 +130,7 @@ def _trust_each(
 
 
 def _question(wanted: Sequence[wire.RootTrust]) -> str:
-    """Return the question to ask before these repositories are trusted."""
+    """Return the yes-or-no question about trusting these repositories, with the number of unused files."""
     withheld = sum(root.withheld for root in wanted)
     if not withheld:
         return "Use all memories in this repository, including those merged later?"
@@ -140,7 +140,7 @@ def _question(wanted: Sequence[wire.RootTrust]) -> str:
 
 
 def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
-    """Yield the state of each repository, some of its files, and why it is asked."""
+    """Yield each repository's trust state, a sample of its unused files, and why the person is asked."""
     for root in roots:
         yield _summary(root)
         for each in root.sample:
@@ -153,14 +153,14 @@ def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
 
 
 def _summary(root: wire.RootTrust) -> str:
-    """Return path, state and number of used and unused files of a repository."""
+    """Return a repository's path, trust state, and numbers of used and unused memory files, as a line."""
     reason = f" ({escape_line(root.reason)})" if root.reason else ""
     counts = f"{root.accepted:,} used, {root.withheld:,} not used yet"
     return f"{escape_line(root.root)}: {_state_text(root)}, {counts}{reason}"
 
 
 def _state_text(root: wire.RootTrust) -> str:
-    """Return the trust state of a repository, its mode and its branch."""
+    """Return a repository's trust state, mode (follow, locked) and branch, as one text."""
     state = _STATES.get(root.state, escape_line(root.state))
     branch = root.branch.removeprefix("refs/heads/")
     return ", ".join(
@@ -169,7 +169,7 @@ def _state_text(root: wire.RootTrust) -> str:
 
 
 def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
-    """Return the trust of a repository as cells of a table."""
+    """Return a repository's trust state, file counts and path as cells for `trust --list`."""
     return (
         _state_text(root),
         f"{root.accepted:,} used",
@@ -179,22 +179,22 @@ def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
 
 
 def _git_line(root: wire.RootTrust) -> str:
-    """Return the sentence on git's treatment of captured memories of a repository."""
+    """Return the sentence that says if git ignores or commits a repository's captured memories."""
     where = escape_line(root.root)
     return f"{where}: {escape_line(root.git) or 'no captured memories there yet'}"
 
 
 def _revoked_line(root: wire.RootTrust) -> str:
-    """Return the sentence for a repository that is no longer trusted."""
+    """Return the receipt of `trust --revoke` for one repository."""
     return f"no longer trusted: {_summary(root)}"
 
 
 def _effect_line(file: wire.WithheldFile) -> str:
-    """Return the id of a file, and the effect that it would have if it were allowed."""
+    """Return an unused memory file's id, and the effect that allowing it would have."""
     return f"{escape_line(file.id)}: if allowed, it would {escape_line(file.effect)}"
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of a text, escaped and cut."""
+    """Return the first line of a memory file's text, escaped, and cut to 72 cells."""
     line = escape_line(text.strip().split("\n", 1)[0])
     return cut(line, _GIST_CELLS)

@@ -49,7 +49,7 @@ def usage_command(call: Invocation, *, days: int) -> None:
 def _usage_lines(
     egress: Sequence[DayEgress], costs: Costs, days: int, paint: Painter, width: int
 ) -> Iterator[str]:
-    """Yield the tables of egress and of model calls, and the limits."""
+    """Yield the lines of `usage`: tables of egress and of model calls, and the limits."""
     since = "today" if days == 1 else f"in the last {days} days"
     yield paint("strong", "What left the machine")
     yield from _egress_table(egress, width) if egress else (f"no text left the machine {since}",)
@@ -67,7 +67,7 @@ def _usage_lines(
 
 
 def _egress_table(days: Sequence[DayEgress], width: int) -> list[str]:
-    """Return a table of the text that left the machine, by day, host and purpose."""
+    """Return a table of text that left the machine: calls and amounts by day, host and purpose."""
     rows: list[tuple[str, ...]] = [_EGRESS]
     for day in days:
         counts = (day.calls, day.failed, day.texts, day.characters)
@@ -76,7 +76,7 @@ def _egress_table(days: Sequence[DayEgress], width: int) -> list[str]:
 
 
 def _calls_table(days: Sequence[DayCost], width: int) -> list[str]:
-    """Return a table of model calls and their tokens, by day and purpose."""
+    """Return a table of model calls, failures and tokens, by day and purpose."""
     rows: list[tuple[str, ...]] = [_CALLS]
     for day in days:
         counts = (day.calls, day.failed, day.prompt_tokens, day.said_tokens, day.completion_tokens)

@@ -27,7 +27,10 @@ _STATE = ("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "N
 
 
 class UnitState(msgspec.Struct, frozen=True):
-    """State of a unit in systemd's words: `load` loaded, not-found; `active` active, inactive, failed."""
+    """State of one of forged's systemd units, in systemd's words; `is_outdated` if its file has changed.
+
+    `load` is loaded, not-found and others; `active` is active, inactive, failed and others.
+    """
 
     name: str
     load: str = ""
@@ -40,17 +43,20 @@ class UnitState(msgspec.Struct, frozen=True):
 
     @property
     def is_socket(self) -> bool:
-        """True for the socket unit, False for the service."""
+        """True for forged's socket unit, False for its service unit."""
         return self.name == SOCKET
 
     @property
     def is_active(self) -> bool:
-        """True if the unit runs, starts or reloads."""
+        """True if systemd's unit runs, starts or reloads."""
         return self.active in {"active", "activating", "reloading"}
 
 
 class UserManager(msgspec.Struct, frozen=True):
-    """Client of the user's systemd: runs `systemctl --user`; `folder` has the user's units."""
+    """Client of the user's systemd by `systemctl --user`: reads units and runs commands on them.
+
+    `folder` has the user's units.
+    """
 
     systemctl: str
     environment: Mapping[str, str]
@@ -64,11 +70,11 @@ class UserManager(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Return the path on which the socket unit listens."""
+        """Return the path of the socket on which forged's socket unit listens."""
         return f"{self.environment.get('XDG_RUNTIME_DIR', '')}/forged/forged.sock"
 
     def silence(self) -> str:
-        """Return the reason why the manager cannot be used; empty if it can."""
+        """Return why the user's systemd cannot be used: no answer, or another HOME; empty if it can."""
         done = self._run(_ASK_S, "show", "--property=UnitPath", "--value")
         if done.returncode:
             return f"systemd's user manager does not answer ({_first_line(done.stderr)})"
@@ -77,7 +83,7 @@ class UserManager(msgspec.Struct, frozen=True):
         return ""
 
     def unit(self, name: str) -> UnitState:
-        """Return the state of a unit, with empty fields if no manager answers."""
+        """Return the state of a systemd unit by its name, with empty fields if systemd is silent."""
         properties = [f"--property={each}" for each in _STATE]
         shown = self._run(_ASK_S, "show", name, *properties).stdout
         found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
@@ -87,25 +93,25 @@ class UserManager(msgspec.Struct, frozen=True):
         )
 
     def execute(self, *words: str) -> None:
-        """Run a command of systemctl to its end. Raises Stop if it fails."""
+        """Run `systemctl --user` with these words, 60 s at most. Raises Stop with its error."""
         done = self._run(_DO_S, *words)
         if done.returncode:
             why = _first_line(done.stderr) or f"exit code {done.returncode}"
             raise Stop("unavailable", f"`systemctl --user {' '.join(words)}` failed: {why}")
 
     def _run(self, within_s: float, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `systemctl --user` with these words, within a time."""
+        """Run `systemctl --user` with these words within a time; return exit code and output."""
         return run(self.environment, within_s, self.systemctl, "--user", *words)
 
 
 def in_charge(call: Invocation) -> UserManager | None:
-    """Return systemd's manager if it starts the daemon at this call's address, else None."""
+    """Return systemd's manager if a unit of forged is active and listens at this call's address, or None."""
     manager = manager_at_address(call)
     return manager if manager and any(manager.unit(name).is_active for name in UNITS) else None
 
 
 def manager_at_address(call: Invocation) -> UserManager | None:
-    """Return systemd's manager if it answers and its socket is this call's address, else None."""
+    """Return systemd's manager if it answers and its socket's path is this call's address, or None."""
     manager = UserManager.find(call)
     if manager is None or address_of(call) != manager.address or manager.silence():
         return None
@@ -113,26 +119,26 @@ def manager_at_address(call: Invocation) -> UserManager | None:
 
 
 def unit_folder(environ: Mapping[str, str]) -> str:
-    """Return the folder of the user's units; autostart reads it, too."""
+    """Return the folder of the user's systemd units, by XDG_CONFIG_HOME or HOME."""
     named = environ.get("XDG_CONFIG_HOME", "")
     return f"{named if named.startswith('/') else f'{home(environ)}/.config'}/systemd/user"
 
 
 def program(call: Invocation, name: str) -> str:
-    """Return the absolute path of a system program; empty if it is missing."""
+    """Return the absolute path of a system program in the call's fixed folders; empty if it is missing."""
     places = (os.path.join(folder, name) for folder in call.programs)
     return next((path for path in places if os.access(path, os.X_OK)), "")
 
 
 def systemd_version(call: Invocation) -> int:
-    """Return the version of the installed systemd, 0 without one."""
+    """Return the version number of the installed systemd, 0 if there is none."""
     systemctl = program(call, "systemctl")
     words = run(login_environment(call), _ASK_S, systemctl, "--version").stdout.split() if systemctl else []
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def login_environment(call: Invocation) -> dict[str, str]:
-    """Return the caller's environment, with XDG_RUNTIME_DIR as a login shell would have it."""
+    """Return the environment for systemd's programs: plain output, XDG_RUNTIME_DIR as after a login."""
     found = {**call.environ, "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LESS": ""}
     runtime = f"/run/user/{os.geteuid()}"
     if not found.get("XDG_RUNTIME_DIR") and os.path.isdir(runtime):
@@ -141,7 +147,7 @@ def login_environment(call: Invocation) -> dict[str, str]:
 
 
 def run(environment: Mapping[str, str], within_s: float, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a system program; a failed start or a timeout is a result with a nonzero exit code."""
+    """Run a system program, with its output; a failed start or time-out gives a nonzero exit code."""
     try:
         return subprocess.run(
             command,
@@ -160,7 +166,7 @@ def run(environment: Mapping[str, str], within_s: float, *command: str) -> subpr
 
 
 def address_of(call: Invocation) -> str:
-    """Return the path of the daemon's socket for this call. Raises Stop if it is invalid."""
+    """Return the path of the daemon's socket by this call's environment. Raises Stop if it is invalid."""
     try:
         return socket_path(call.environ)
     except AddressError as error:
@@ -168,5 +174,5 @@ def address_of(call: Invocation) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of a text, without the blank lines before it."""
+    """Return the first line of systemctl's error output that is not blank."""
     return text.strip().partition("\n")[0]

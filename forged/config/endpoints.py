@@ -29,7 +29,7 @@ _OF_ENVIRONMENT: dict[KeyName, tuple[tuple[str, str], ...]] = {
 
 
 def endpoint_key(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
-    """Return the API key of an endpoint, "" if it needs none; resolves references.
+    """Return the API key of an endpoint, "" for none; refuses a wrong URL and a key in clear text.
 
     Blocks up to 5 s if a command prints the key. Raises ConfigError if the endpoint cannot be called.
     """
@@ -46,7 +46,7 @@ def endpoint_key(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
 
 
 def key_reference(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
-    """Return the reference to the key of an endpoint, "" if it needs none.
+    """Return the reference to an endpoint's key, configured or in the environment; "" if it needs none.
 
     Raises ConfigError for a host without a key of its own.
     """
@@ -60,7 +60,7 @@ def endpoint_url(name: KeyName, config: Config) -> str:
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    """Return a reference to the environment's key for the host of a URL; "" if it needs none."""
+    """Return a reference to the environment's key for a URL's host; "" if it needs none."""
     pairs = [(key, _base_urls(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):
@@ -78,7 +78,7 @@ def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
 
 
 def proxy_for(url: str, key: str, network: NetworkConfig) -> str:
-    """Return the proxy for calls to an endpoint, "" for none; refuses to send a key in clear text.
+    """Return the proxy for calls to an endpoint, "" for none. Raises ConfigError for a key in clear text.
 
     Raises ConfigError if a key, or a secret in the URL, would travel in clear text.
     """
@@ -99,7 +99,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 def is_listed(url: str, network: NetworkConfig) -> bool:
-    """Return True if the user allows plain http with a key to this host or host and port."""
+    """Return True if `network.plain_http_hosts` has this host, or host and port: keys in clear text."""
     host, port = _host_of(url)[1:]
     return not {host, f"{host}:{port}"}.isdisjoint(network.plain_http_hosts.lower().replace(",", " ").split())
 
@@ -110,11 +110,12 @@ def _base_urls(env: Mapping[str, str], base: str) -> tuple[str, ...]:
 
 
 def _host_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL; the port is the scheme's if none is given."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     return parts.scheme, host, parts.port or _PORTS[parts.scheme]
 
 
 def _has_user_info(url: str) -> bool:
+    """Return True if a URL contains a user or a password."""
     return "@" in urlsplit(url).netloc

@@ -27,7 +27,7 @@ _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
 
 
 class MissingRequirement(msgspec.Struct, frozen=True):
-    """Package or files that a model needs and this machine lacks, with the remedy."""
+    """Package or files that a model needs and this machine lacks, with the remedy as a sentence."""
 
     what: str
     remedy: str
@@ -44,7 +44,7 @@ def resolve_auto(name: str) -> str:
 
 
 def missing(name: str, folder: Path) -> MissingRequirement | None:
-    """Return the packages or files that a local model lacks here, with the remedy, or None.
+    """Return the package or files that a local model lacks on this machine, with the remedy, or None.
 
     `folder` is that of `model_folder`. The default local model brings its file and needs none.
     """
@@ -112,7 +112,7 @@ def lacks_onnxruntime() -> str:
 
 
 def _own_folder(env: Mapping[str, str], variable: str, below_home: str) -> Path | None:
-    """Return forged's folder of a kind, or None where the platform defines its own."""
+    """Return forged's folder below an XDG variable or HOME; None where the platform defines its own."""
     base, home = env.get(variable, ""), env.get("HOME", "")
     if os.path.isabs(base):
         return Path(base, "forged")
@@ -122,6 +122,7 @@ def _own_folder(env: Mapping[str, str], variable: str, below_home: str) -> Path 
 
 
 def _installed(package: str) -> bool:
+    """Return True if a package can be imported, without an import of it."""
     return importlib.util.find_spec(package) is not None
 
 

@@ -32,7 +32,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.0) -> str:
-    """Return the API key that a reference names; "" for "", and a literal as it is.
+    """Return the API key that a reference names in variable, file or command; a literal as it is.
 
     `cmd:` runs without a shell, in `/`, for at most `timeout_s`. Blocks. Raises ConfigError if there is no
     key or a header cannot carry it.
@@ -55,7 +55,7 @@ def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.
 
 
 def _key_from_file(path: str, env: Mapping[str, str]) -> str:
-    """Return the content of a key file. Raises ConfigError, also if others can read it."""
+    """Return the content of a key file. Raises ConfigError, also if others can read the file."""
     if path.startswith("~/"):
         path = f"{env.get('HOME', '')}{path[1:]}"
     if not os.path.isabs(path):
@@ -77,7 +77,7 @@ def _require_private(info: os.stat_result, path: str) -> None:
 
 
 def _key_from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str:
-    """Return the output of a command that prints a key. Raises ConfigError."""
+    """Run a command for a limited time; return the key that it prints. Raises ConfigError."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:
@@ -111,7 +111,7 @@ def _key_from_command(command: str, env: Mapping[str, str], timeout_s: float) ->
 
 
 def _source(reference: str) -> str:
-    """Describe the source of a key for an error message."""
+    """Describe the source of a key for an error message, without the key."""
     form, _, target = reference.partition(":")
     if not is_reference(reference):
         return "the key in the configuration"

@@ -73,7 +73,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ModelPrefixes], ...] = tuple(
 
 
 def prefixes_of(name: str) -> ModelPrefixes:
-    """Return a model's prefixes; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
+    """Return the prefixes of queries and passages that a model was trained with, empty if unknown."""
     bare = bare_name(name).removeprefix("text-embedding-")
     return next((known for pattern, known in _FAMILIES if pattern.match(bare)), ModelPrefixes())
 
@@ -85,7 +85,7 @@ def has_calibrated_scores(name: str) -> bool:
 
 
 def bare_name(name: str) -> str:
-    """Return a model's name in lower case, without publisher and runtime suffix."""
+    """Return a model's name in lower case, without `local:` or `fastembed:` and without the publisher."""
     kind = next((kind for kind in _IN_PROCESS if name.startswith(kind)), "")
     return name.removeprefix(kind).lower().rsplit("/", 1)[-1]
 

@@ -75,7 +75,7 @@ _SECRET = ("api_key", "password")
 
 
 def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Loaded:
-    """Return this user's configuration; `overrides` are flags, as `{"memory.retrieval_top_k": "3"}`.
+    """Merge and check this user's configuration; `overrides` are flags, as `{"memory.enabled": "false"}`.
 
     Raises ConfigError with the key, its value, the allowed values and the source.
     """
@@ -191,7 +191,7 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _known_keys(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
-    """Return the known keys of a source; add a warning for each unknown one."""
+    """Return the known keys of a source; warn of unknown ones. Raises ConfigError for a renamed one."""
     kept: dict[str, _RawValue] = {}
     for key, found in source:
         if key in _RENAMED:
@@ -222,7 +222,7 @@ def _prefix_defaults(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
 
 
 def _checked(key: str, kind: object, found: _RawValue) -> object:
-    """Return a value in its key's type. Raises ConfigError."""
+    """Return a value converted to its key's type, after a check of range and form. Raises ConfigError."""
     try:
         value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
     except msgspec.ValidationError as error:

@@ -18,7 +18,7 @@ from forged.program import Program
 
 
 def find_program(config: Config, env: Mapping[str, str]) -> Program:
-    """Return the program used as classifier. Blocks up to 5 s if a command prints its key.
+    """Return the classifier's program with command, environment and key; may block 5 s for the key.
 
     Raises ConfigError if no command is configured, or a key is missing.
     """

@@ -23,7 +23,7 @@ _NAMES_IN_WARNING = 5
 
 
 class RepoConfig(msgspec.Struct, frozen=True):
-    """Settings of one repository; None where it sets nothing."""
+    """Settings of one repository from its `.forge/config.toml`; None where it sets nothing."""
 
     enabled: bool | None = None
     retrieval_top_k: TopK | None = None
@@ -59,7 +59,7 @@ def repo_identity(top: Path) -> tuple[int, int, int] | None:
 
 
 def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
-    """Return the user's `[memory]` with the settings of a repository."""
+    """Return the user's `[memory]` with a repository's settings; memory can only be switched off."""
     changes = {
         name: value
         for name in RepoConfig.__struct_fields__
@@ -71,7 +71,7 @@ def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
 def _split_allowed(
     memory: dict[str, object], sections: list[str], path: str
 ) -> tuple[RepoConfig, tuple[str, ...]]:
-    """Return the allowed settings of a table, and warnings about the others."""
+    """Return a repository's allowed settings, and warnings about unknown keys and invalid values."""
     kept: dict[str, object] = {}
     foreign = [*sections, *(f"memory.{name}" for name in memory if name not in RepoConfig.__struct_fields__)]
     unusable: list[str] = []
@@ -89,7 +89,7 @@ def _split_allowed(
 
 
 def _name_list(message: str, names: list[str]) -> str:
-    """Return a message with the first few names, or "" without any."""
+    """Return a message with the first few names and the number of the others; "" without any."""
     if not names:
         return ""
     few = ", ".join(ascii(name[:60])[1:-1] for name in names[:_NAMES_IN_WARNING])
@@ -98,7 +98,7 @@ def _name_list(message: str, names: list[str]) -> str:
 
 
 def _read_config(top: Path) -> bytes:
-    """Return the repository's config file, read without following a link and without blocking on a pipe."""
+    """Return a repository's config file; refuses links, pipes, too many bytes, too many dots in a line."""
     folder = os.open(top / ".forge", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -27,12 +27,13 @@ class Section(msgspec.Struct, frozen=True):
     """Base of the configuration's tables; its repr masks secrets."""
 
     def __repr__(self) -> str:
+        """Return name and values of the section, with secrets masked."""
         pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return f"{type(self).__name__}({', '.join(f'{name}={shown(name, value)}' for name, value in pairs)})"
 
 
 class MemoryConfig(Section, frozen=True):
-    """`[memory]`: search and injection of memories. Times are in seconds."""
+    """`[memory]`: models, retrieval, token budgets of injection, and git handling. Times are in seconds."""
 
     enabled: bool = True
     embedding_model: str = "auto"
@@ -58,7 +59,7 @@ class MemoryConfig(Section, frozen=True):
 
 
 class LlmConfig(Section, frozen=True):
-    """`[llm]`: endpoint of chat models, and the default chat model.
+    """`[llm]`: endpoint and key of chat models, default chat model, and the classifier's program.
 
     `command` is the path of a program used as classifier.
     """
@@ -70,7 +71,7 @@ class LlmConfig(Section, frozen=True):
 
 
 class CaptureConfig(Section, frozen=True):
-    """`[capture]`: switches of capture, and the number of turns for each call of a classifier."""
+    """`[capture]`: on or off, turns for each call of a classifier, reports of captures in replies."""
 
     enabled: bool = True
     batch_turns: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
@@ -78,13 +79,13 @@ class CaptureConfig(Section, frozen=True):
 
 
 class TrustConfig(Section, frozen=True):
-    """`[trust]`: default trust mode of repositories."""
+    """`[trust]`: default mode of trusted repositories: follow their branch, or locked."""
 
     mode: Literal["follow", "locked"] = "follow"
 
 
 class ScopesConfig(Section, frozen=True):
-    """`[scopes]`: memories of sessions, agents and an organization.
+    """`[scopes]`: scopes that injections add, and limits for memories of sessions, agents and user.
 
     `retrieve` lists the scopes that injections include in addition, separated by blanks or commas.
     """
@@ -97,7 +98,7 @@ class ScopesConfig(Section, frozen=True):
 
     @property
     def retrieved(self) -> frozenset[str]:
-        """Return the scopes that `retrieve` lists."""
+        """Return the names in `retrieve`, as a set: scopes that injections include in addition."""
         return frozenset(self.retrieve.replace(",", " ").split())
 
 
@@ -113,7 +114,7 @@ class KnowledgeConfig(Section, frozen=True):
 
 
 class SharedConfig(Section, frozen=True):
-    """`[shared]`: PostgreSQL server of a team. Nothing is shared while `url` is empty.
+    """`[shared]`: a team's PostgreSQL server and the shared scopes; nothing is shared without `url`.
 
     `scopes` lists shared scopes: session, user, agent and org, separated by blanks or commas. Sessions are
     read by a recall and never written by this daemon. `user_id` names the user on the server; the default is
@@ -129,14 +130,14 @@ class SharedConfig(Section, frozen=True):
 
 
 class NetworkConfig(Section, frozen=True):
-    """`[network]`: proxy and plain http. `plain_http_hosts`: names, separated by blanks or commas."""
+    """`[network]`: proxy, and hosts that may get keys by plain http, separated by blanks or commas."""
 
     proxy: str = ""
     plain_http_hosts: str = ""
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All sections, with the values that depend on several keys."""
+    """The whole configuration by section, with values that depend on several keys, as `classifier`."""
 
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
@@ -173,7 +174,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def min_score(self) -> float:
-        """Return the strictness of the gate: the share of unrelated messages without an injection.
+        """Return the strictness of the gate, set or default: share of unrelated messages without hits.
 
         At 0 or less all hits are injected. Without a setting it is 0.95 for a model that is known by name or
         needs no endpoint. It is 0 where no gate is possible: unknown models of an endpoint, strategy `hyde`
@@ -186,7 +187,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def ungated_reason(self) -> str:
-        """Return why hits pass no gate by default with these settings, or ""."""
+        """Return why all hits are injected by default with these settings, without a gate; or ""."""
         if not self.embedder:
             return "retrieval is off"
         if self.memory.retrieval_strategy == "hyde":
@@ -218,7 +219,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Result of `load`: the configuration, its displayable settings, and warnings."""
+    """Result of `load`: the configuration, its displayable settings with origins, and warnings."""
 
     config: Config
     settings: tuple[Setting, ...]
@@ -246,7 +247,7 @@ def is_usable_url(url: str) -> bool:
 
 
 def shown(key: str, value: object) -> str:
-    """Return a value in displayable form: no key, no user of a URL, no long text."""
+    """Return a configuration value in displayable form: no key, no user of a URL, no long text."""
     if key.endswith(("api_key", "password")):
         return shown_key(value) if isinstance(value, str) else "********"
     if key.endswith(("base_url", "proxy", "shared.url")) and value and isinstance(value, str):

@@ -51,7 +51,7 @@ async def serve(
     vector_packs: Sequence[int] = (),
     replace: bool = False,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a changed configuration starts a new run in this process.
+    """Run the daemon until SIGTERM, SIGINT or a handover; a changed configuration starts another run.
 
     `vector_packs` are descriptors of another daemon's vectors; `replace` ends a running daemon once ready.
     """
@@ -92,7 +92,7 @@ async def serve(
 
 
 class DaemonRun:
-    """One run of the daemon with one configuration: socket, parts, tasks, and their end."""
+    """One run of the daemon with one configuration: makes and ends its socket, parts and tasks."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class DaemonRun:
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
-        """Serve until the run's end; return the next configuration and the socket, None if none follows."""
+        """Serve until the end; return configuration and socket for a next run. Raises a task's error."""
         await self._start_serving(ended, listening_socket)
         await self._stopping.wait()
         listening_on = self._server.listening() if self._is_followed else None
@@ -226,7 +226,7 @@ class DaemonRun:
         return True
 
     async def _stop(self, ended: asyncio.Event) -> None:
-        """Stop the server and end all tasks; the process exits after 4.5 s even if a thread hangs."""
+        """Stop the server, tasks and parts; after 4.5 s the process exits, unless a new run follows in it."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
         hard = process.HardStop(_HARD_STOP_S, code)
@@ -251,7 +251,7 @@ class DaemonRun:
             hard.cancel()
 
     async def _close_parts(self) -> None:
-        """Capture waiting messages, save vectors for the next run, and close all parts."""
+        """Capture waiting messages, keep vectors for the next run or in systemd, and close all parts."""
         daemon = self._daemon
         await daemon.sessions.hand_over(all_of_them=True)
         await daemon.capture.close()
@@ -268,12 +268,12 @@ class DaemonRun:
                 await model.aclose()
 
     def _remove_socket(self) -> None:
-        """Remove the socket's file, if this run bound it."""
+        """Remove the socket's file if this run bound it and no other socket has replaced it."""
         if self._ours is not None and listening.identity(self._path) == self._ours:
             os.unlink(self._path)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
-        """Start a task that lives as long as the run; its failure ends the daemon with an error."""
+        """Start a task that lives as long as the run; if it fails, the run ends and raises its error."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:

@@ -51,7 +51,7 @@ def make_shared_server(
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
-    """Return the server of `[shared]`, None if it is not configured or is unusable; and why, or ""."""
+    """Return the server of `[shared]` and "", else None and why it is unusable ("": not configured)."""
     if not config.shared.url:
         return None, ""
     try:
@@ -104,7 +104,7 @@ def build(
     reload: Callable[[], Awaitable[bool]],
     model_cache: ModelCache | None = None,
 ) -> Daemon:
-    """Make and connect the parts of a daemon; `model_cache` comes from an earlier run. Starts no task."""
+    """Make and connect all parts of a daemon, with an earlier run's `model_cache`; starts no task."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
@@ -227,7 +227,7 @@ async def _pause_reason(state: State, tops: tuple[str, ...]) -> str:
 
 
 def _record_egress(state: State, governor: Governor, record: EgressRecord) -> None:
-    """Record text that left for an endpoint, and its cost if no other part counts it."""
+    """Record text that left for an endpoint; count its calls and tokens unless a governed chat does."""
     state.egress.add(record)
     if record.purpose not in GOVERNED:
         counts = {"calls": record.calls, "failed": record.failed}
@@ -237,7 +237,7 @@ def _record_egress(state: State, governor: Governor, record: EgressRecord) -> No
 
 
 def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
-    """Return the log settings for a child process; `level` is this process's by default."""
+    """Return level, file and journal use of a child process's log; the level is ours by default."""
     level = level or logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
     return LogSettings(level, os.path.join(address.state_dir(env), LOG_NAME), "JOURNAL_STREAM" in env)
 

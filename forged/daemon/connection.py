@@ -43,14 +43,14 @@ _ACCEPTING_TURNS = 5  # iterations of the loop from accept until asyncio reads f
 
 
 def has_left(peer: socket.socket) -> bool:
-    """Return True if the peer closed both directions, and not only its sending side."""
+    """Return True if a peer closed both directions of its connection, and not only its sending side."""
     hung_up = select.poll()
     hung_up.register(peer, 0)
     return bool(hung_up.poll(0))
 
 
 def uid_of(peer: socket.socket) -> int:
-    """Return the user id at the other end; -1, which is never admitted, when the system cannot tell."""
+    """Return the user id at a socket's other end; -1, never admitted, when the system cannot tell."""
     if hasattr(socket, "SO_PEERCRED"):
         size = struct.calcsize("3i")
         _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
@@ -72,7 +72,7 @@ class Service(Protocol):
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """Connection of one peer: reads request frames, runs the requests in turn, and sends the replies."""
+    """Connection of one peer: reads and runs requests within limits, replies, and drops a slow peer."""
 
     def __init__(self, server: Server) -> None:
         self.greeted = False
@@ -104,7 +104,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.refuse(refusal, "too many connections are busy; try again")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Cancel streams and reads, which have no reader now; let writes end, also waiting ones."""
+        """Cancel the lost peer's streams and reading requests; its writes, also waiting ones, go on."""
         self._server.connections.discard(self)
         self._transport = None
         for task in self._streams | self._questions:
@@ -113,17 +113,17 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._queue_client.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Return the memory for the next received bytes."""
+        """Return the buffer into which asyncio puts the next received bytes."""
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Count received bytes, and take the complete frames among them."""
+        """Note that bytes came, and carry out or queue the complete requests among them."""
         self._frames.held += nbytes
         self.last_active = time.monotonic()
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Decode and queue complete frames while there is room for requests; the rest stays buffered."""
+        """Carry out or queue complete frames while there is room; refuse one that is too large."""
         began, frames, taken = self._began, self._frames, 0
         try:
             while frames.held and self._has_room and (body := frames.take()) is not None:
@@ -142,7 +142,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._began = time.monotonic()
 
     def eof_received(self) -> bool:
-        """Keep a half-closed connection until its replies are sent."""
+        """Return True to keep a half-closed connection until its replies are sent, False to close it."""
         self._ended, self._began = True, None
         if self._transport is None or not self.in_flight:
             return False
@@ -164,11 +164,11 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def begun(self) -> set[asyncio.Task[None]]:
-        """Tasks of the requests that are being carried out, without streams."""
+        """Tasks of the connection's requests that are being carried out, without streams."""
         return self.writes | self._questions
 
     def drain(self) -> None:
-        """Read and begin no more requests; those being carried out go on."""
+        """Read no more and drop waiting requests, as the daemon stops; those being carried out go on."""
         self._is_draining = True
         self._waiting.clear()
         self._queue_client.release()
@@ -207,7 +207,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._transport.abort()
 
     def send(self, reply: Reply) -> bool:
-        """Write a reply. Return False if its peer is gone, or gets an error in its place."""
+        """Write a reply; False if the peer is gone, is dropped for unread replies, or gets an error."""
         if self._transport is None or self._transport.is_closing():
             return False
         frame, is_whole = self._encode(reply)
@@ -228,7 +228,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._service.sent(request, whole=whole and not gone)
 
     def _encode(self, reply: Reply) -> tuple[bytes, bool]:
-        """Return the reply's frame, or that of an error if it cannot be encoded; True for no error."""
+        """Return a reply's frame, or an error's if it is too large or not encodable; True for no error."""
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
@@ -238,7 +238,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return framing.encode(_failure(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
 
     def _receive_request(self, body: memoryview) -> None:
-        """Decode a frame, and answer its request at once or queue it; no request can end the daemon."""
+        """Decode a frame; refuse, carry out or queue its request, or pass on a daemon's hand-over."""
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
@@ -269,7 +269,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._queue_client.begin(self._begin_next)
 
     def _begin_next(self) -> None:
-        """Begin the oldest waiting request, unless it was dropped."""
+        """Begin the oldest waiting request, unless all were dropped, and read again if that makes room."""
         if not self._waiting:
             return
         request, size = self._waiting.popleft()
@@ -280,7 +280,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def _carry_out(self, request: Request[Any]) -> bool:
-        """Begin a request; return False if it was answered at once."""
+        """Begin a request: answer it at once and return False, or start a task and return True."""
         try:
             answer = self._service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
@@ -309,7 +309,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return task
 
     def _request_ended(self, _: object = None) -> None:
-        """Count a request as ended; read again, or close a half-closed connection."""
+        """Count a request as ended; read again if that makes room, or close a half-closed connection."""
         self.in_flight -= 1
         if self._ended and not self.in_flight:
             self.end()
@@ -318,7 +318,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _has_room(self) -> bool:
-        """True if one more request may be read."""
+        """True if one more request may be read: the peer takes replies, and no limit is reached."""
         open_ = self._transport is not None and not self._transport.is_closing()
         willing = self._stuck_since is None and not self._is_draining
         return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
@@ -362,7 +362,7 @@ def _failure(number: int, code: str, message: str) -> Failed:
 
 
 def _decode_error_reply(body: memoryview, error: MalformedFrame) -> Failed:
-    """Return the error for a frame; one of an unknown verb gets its id back."""
+    """Return the error reply to a malformed frame; an unknown verb is named and gets its id back."""
     try:
         head = framing.decode_head(body)
     except MalformedFrame:
@@ -374,12 +374,12 @@ def _decode_error_reply(body: memoryview, error: MalformedFrame) -> Failed:
 
 
 def _refuse_handover(_: HandOver, peer: socket.socket) -> None:
-    """Close the connection of a daemon that wants to replace this one."""
+    """Refuse another daemon that asks to replace this one, by closing its connection."""
     peer.close()
 
 
 class Server:
-    """Accepts connections on the daemon's socket, limits their number, and drops slow peers."""
+    """Accepts connections on the daemon's socket, limits their number, drops slow peers, ends them all."""
 
     def __init__(
         self,
@@ -426,7 +426,7 @@ class Server:
         return server
 
     async def stop(self) -> None:
-        """Accept, read and begin no more, let requests under way be answered, then end every connection."""
+        """Accept and read no more, give requests under way 1 s (writes 2 s), then end every connection."""
         if self._server is not None:
             await self._stop_accepting(self._server)
         if self._sweeper is not None:
@@ -440,7 +440,7 @@ class Server:
         await asyncio.sleep(0)
 
     async def _stop_accepting(self, server: asyncio.Server) -> None:
-        """Accept no more, and close once accepted connections are made: asyncio would leave them unserved."""
+        """Close the socket once accepted connections are made: asyncio would leave them unserved."""
         for each in server.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPTING_TURNS):
@@ -448,7 +448,7 @@ class Server:
         server.close()
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
-        """Add a new peer, or return the reason to refuse it; closes the quietest if all places are taken."""
+        """Add a peer and return "", or why to refuse it; if all places are taken the longest idle goes."""
         if uid_of(transport.get_extra_info("socket")) != self._uid:
             self.metrics.foreign_peers_refused += 1
             return "foreign"
@@ -474,6 +474,6 @@ class Server:
 
 
 async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait at most one second until tasks have ended."""
+    """Wait until tasks of requests have ended, at most one second."""
     if begun := tuple(tasks):
         await asyncio.wait(begun, timeout=_GRACE_S)

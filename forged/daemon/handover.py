@@ -55,7 +55,7 @@ _PREFIX = "vectors-"
 
 
 class AddressClaim(msgspec.Struct, frozen=True):
-    """Ownership of the daemon's address: its lock, its socket if handed over, and packed vectors."""
+    """Ownership of the daemon's address: its lock, and socket and packed vectors if handed over."""
 
     lock: int
     listening: socket.socket | None = None
@@ -63,7 +63,7 @@ class AddressClaim(msgspec.Struct, frozen=True):
 
 
 class Successor:
-    """Connection to another daemon that asked to replace this one."""
+    """Connection to another daemon that asked to replace this one; gives it the address or refuses."""
 
     def __init__(self, peer: socket.socket, request: HandOver) -> None:
         self.pid = request.pid
@@ -86,7 +86,7 @@ class Successor:
         return True
 
     def refuse(self, code: str, why: str) -> None:
-        """Send the reason for a refusal; the code `busy` means not now."""
+        """Send the other daemon the reason for a refusal, and close; `busy` lets it try again."""
         failed = Failed(id=self._id, status="error", reason=why, code=code, message=why)
         with contextlib.suppress(OSError):
             self._peer.settimeout(_ANSWER_S)
@@ -98,7 +98,7 @@ class Successor:
 
 
 def claim_address(path: str, *, replace: bool = False) -> AddressClaim:
-    """Wait for the lock of a free address; with `replace` ask its daemon for it. Raises AlreadyRunning."""
+    """Lock the daemon's address; with `replace` take a running daemon's. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
     for pause in retry_pauses():
         try:
@@ -113,7 +113,7 @@ def claim_address(path: str, *, replace: bool = False) -> AddressClaim:
 
 
 def _is_deserted(path: str) -> bool:
-    """Return True if no daemon listens there: the owner of the lock is ending, or beginning."""
+    """Return True if no daemon listens at a path: the owner of its lock is ending, or beginning."""
     try:
         opened = try_connect(path)
     except DaemonAbsent:
@@ -126,7 +126,7 @@ def _is_deserted(path: str) -> bool:
 
 
 def _request_address(path: str) -> AddressClaim | None:
-    """Ask the daemon at a path to hand over its address; None if no daemon answers any more."""
+    """Ask the daemon at a path to hand over its address; None if it is gone or ending."""
     try:
         opened = try_connect(path)
     except DaemonAbsent:
@@ -151,7 +151,7 @@ class _HandoverRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close unused descriptors."""
+        """Close the received descriptors that were not taken over."""
         for descriptor in self._descriptors:
             os.close(descriptor)
 
@@ -176,7 +176,7 @@ class _HandoverRequest:
             return None  # the other daemon died or is ending
 
     def _accept_address(self, reply: HandedOver) -> AddressClaim | None:
-        """Take over the received address once the other daemon confirms it and has hung up."""
+        """Confirm and take over the received address; None if it is incomplete or not confirmed."""
         if len(self._descriptors) < 2:
             return None
         self._peer.sendall(READY)
@@ -191,7 +191,7 @@ class _HandoverRequest:
         return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
     def _read_reply(self) -> Reply | None:
-        """Return the reply, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
+        """Return the reply to a hand-over, None if the connection ends. Raises AlreadyRunning if refused."""
         while (received := self._receive()) != 0:
             self._frames.held += received
             while (body := self._frames.take()) is not None:
@@ -203,7 +203,7 @@ class _HandoverRequest:
         return None
 
     def _receive(self) -> int:
-        """Receive bytes and descriptors; return the number of bytes, 0 at the end."""
+        """Receive bytes, and keep descriptors sent with them; return the number of bytes, 0 at the end."""
         room = self._frames.room()
         data, descriptors, _, _ = socket.recv_fds(self._peer, len(room), _MOST_DESCRIPTORS)
         for descriptor in descriptors:
@@ -239,7 +239,7 @@ class FdStore:
             await self.keep(indexer, model_cache)
 
     async def keep(self, indexer: Indexer, model_cache: ModelCache) -> None:
-        """Store changed vectors in systemd, and remove packs of roots that are no longer used."""
+        """Store changed vectors in systemd, and remove those of roots that are no longer used."""
         if not self._is_there:
             return
         used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PACKS:]
@@ -250,7 +250,7 @@ class FdStore:
             self._drop(name)
 
     async def _store(self, index: RootIndex, indexer: Indexer) -> None:
-        """Replace the stored pack of a root if its vectors have changed."""
+        """Replace a root's packed vectors in systemd's store if they have changed."""
         name, now = _stored_name(pack_name(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
@@ -262,7 +262,7 @@ class FdStore:
             self._held[name] = now
 
     def _drop(self, name: str) -> None:
-        """Remove a pack from systemd's store."""
+        """Remove packed vectors from systemd's store, by their name."""
         systemd.notify(self._env, f"FDSTOREREMOVE=1\nFDNAME={name}")
         del self._held[name]
 

@@ -21,7 +21,7 @@ _ASKED_BYTES = 65536
 
 
 class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
-    """Another daemon holds the lock of this address."""
+    """Raised if another daemon holds the lock of this address, or does not hand it over."""
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
@@ -43,7 +43,7 @@ def ensure_private_directory(path: str) -> None:
 
 
 def lock(path: str) -> int:
-    """Lock the file next to a socket; return the descriptor that holds it. Raises AlreadyRunning."""
+    """Lock the file next to a socket, and write our pid; return its descriptor. Raises AlreadyRunning."""
     ensure_private_directory(os.path.dirname(path))
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -98,7 +98,7 @@ def bind(path: str) -> socket.socket:
 
 
 def _unlink(path: str, directory: int) -> None:
-    """Remove a dead daemon's socket, in the opened and checked directory if there is one."""
+    """Remove a leftover socket if there is one, in the opened and checked directory if it is given."""
     with contextlib.suppress(FileNotFoundError):
         if directory < 0:
             os.unlink(path)
@@ -107,7 +107,7 @@ def _unlink(path: str, directory: int) -> None:
 
 
 def _rename(fresh: str, path: str, directory: int) -> None:
-    """Move the new socket to its path, in the opened and checked directory if there is one."""
+    """Move the new socket to its path, in the opened and checked directory if it is given."""
     if directory < 0:
         os.rename(fresh, path)
     else:
@@ -128,12 +128,12 @@ def turn_away(descriptor: int, frame: bytes) -> None:
 
 
 def adopt(descriptor: int) -> socket.socket:
-    """Take the listening socket that the service manager opened for us; the descriptor stays open."""
+    """Return a socket for a duplicate of a descriptor, such as systemd's, which itself stays open."""
     return socket.socket(fileno=os.dup(descriptor))
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of the socket at `path`; None if there is none: a cleaner may remove it."""
+    """Return device and inode of the socket at `path`, to notice another; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:

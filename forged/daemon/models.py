@@ -118,7 +118,7 @@ def capture_off(config: Config) -> str:
 
 
 def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """Return the worker's settings, and the reason for a missing classifier, which rules never replace."""
+    """Return the capture worker's settings, and why the configured classifier is missing, or ""."""
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=CLASSIFIER_TIMEOUT_S), ""
     if is_program(config.classifier):
@@ -132,7 +132,7 @@ def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSetti
 
 
 def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """Return the worker's settings for a local program as classifier, and why it is missing, or ""."""
+    """Return the capture worker's settings for a program as classifier, and why it is missing, or ""."""
     settings = WorkerSettings(config.classifier, timeout_s=CLASSIFIER_TIMEOUT_S)
     try:
         program = find_program(config, env)
@@ -162,6 +162,7 @@ async def _probe_embedder(embedder: Embedder, until: float) -> None:
 
 
 async def _probe_chat(chat: ChatModel, governor: Governor, until: float) -> None:
+    """Ask a chat model for one word as a test call, counted as `doctor`. Raises ProviderError."""
     prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
     completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
     if completion.failure:
@@ -169,7 +170,7 @@ async def _probe_chat(chat: ChatModel, governor: Governor, until: float) -> None
 
 
 async def _probe_new_chat(make: Callable[[], ChatModel], governor: Governor, until: float) -> None:
-    """Test a chat model that is made for this one call."""
+    """Make one test call to a chat model that is made for it, and close the model."""
     chat = make()
     try:
         await _probe_chat(chat, governor, until)
@@ -178,7 +179,7 @@ async def _probe_new_chat(make: Callable[[], ChatModel], governor: Governor, unt
 
 
 def _make_capture_model(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
-    """Return a new model as the capture worker has it for its classifier. Raises ProviderError."""
+    """Return a new chat model like that of the worker's classifier. Raises ProviderError."""
     health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
         return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)

@@ -58,7 +58,7 @@ async def _search(
 
 
 def _known_memories(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
-    """Return found and then newest memories, each once, for the prompt; at most 60."""
+    """Return found and then newest memories, each once, as a classifier's prompt has them; at most 60."""
     ranked = {(memory.scope, memory.id): memory for memory in (*found, *_newest_heads(view))}
     return tuple(_as_known_memory(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
@@ -70,6 +70,6 @@ def _newest_heads(view: View) -> list[Memory]:
 
 
 def _as_known_memory(memory: Memory) -> KnownMemory:
-    """Return id, scope, category and first line of a memory, cleaned for a model."""
+    """Return id, scope, category and first line of a memory, cleaned for a classifier's prompt."""
     # Cleaned one by one: an open private span in one must not hide the next ones.
     return KnownMemory(memory.id, memory.scope, memory.category, cleaned(memory.first_line))

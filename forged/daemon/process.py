@@ -32,7 +32,7 @@ _TEMPS_S = 3600.0
 
 
 def record_program(state_dir: str) -> None:
-    """Write the path of this interpreter's `forged` to the state folder; a failure is only logged."""
+    """Record the path of this `forged` in the state folder, for clients that start it; only logs errors."""
     program = os.path.join(os.path.dirname(sys.executable), "forged")
     if not os.access(program, os.X_OK):
         return
@@ -46,7 +46,7 @@ def record_program(state_dir: str) -> None:
 
 
 def turn_away(env: Mapping[str, str], why: str) -> None:
-    """Send clients that wait at systemd's socket the reason why no daemon starts, so they stop asking."""
+    """Send clients that wait at systemd's socket the reason why no daemon starts, and hang up."""
     inherited = systemd.inherited_socket(env, os.getpid())
     if inherited is not None:
         refused = Failed(status="error", reason=why, code="configuration", message=why)
@@ -54,7 +54,7 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
 
 
 class Threads(ThreadPoolExecutor):
-    """Thread pool for `asyncio.to_thread` that goes on with its threads if the system has no more."""
+    """Thread pool for `asyncio.to_thread`; without new threads from the system it goes on with its own."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
@@ -69,7 +69,7 @@ class Threads(ThreadPoolExecutor):
 
 
 class HardStop:
-    """Ends the process after some seconds, whatever blocks it."""
+    """Ends the process with an exit code after some seconds, whatever blocks it, unless cancelled."""
 
     def __init__(self, seconds: float, code: int) -> None:
         self._timer: threading.Timer | None = threading.Timer(seconds, os._exit, (code,))
@@ -91,7 +91,7 @@ class HardStop:
 
 
 async def housekeeping(daemon: Daemon, state_dir: str) -> None:
-    """Once a day delete memories forgotten 7 days ago, and files that killed daemons left."""
+    """Once a day erase trash older than 7 days, and temporary files that killed daemons left."""
     while True:
         now = time.time()
         try:
@@ -103,14 +103,14 @@ async def housekeeping(daemon: Daemon, state_dir: str) -> None:
 
 
 async def sweep_sessions(daemon: Daemon) -> None:
-    """Once a minute drop expired session memories."""
+    """Once a minute drop expired memories of sessions and their maps, for ever."""
     while True:
         await asyncio.sleep(_SWEEP_S)
         daemon.session_views.sweep()
 
 
 def record_seen_memories(daemon: Daemon, event: BuildEvent) -> None:
-    """Record a new map's memories as present, if some of its root were absent."""
+    """After a build of a root with absent memories, record those of its new map as present again."""
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
@@ -118,7 +118,7 @@ def record_seen_memories(daemon: Daemon, event: BuildEvent) -> None:
 
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:
-    """Write once to each disk with memories or state, and record refusals: one may still be full."""
+    """Write a trial to each disk with memories or state, and record refusals: one may still be full."""
     await daemon.trust.wait_until_open()
     roots = [Root(daemon.resolver.home, Scope.USER)]
     roots += [Root(top, Scope.REPO) for top in await daemon.trust.known_tops()]

@@ -47,7 +47,7 @@ def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) 
 
 
 def watchdog_interval(env: Mapping[str, str]) -> float | None:
-    """Return the seconds between two "WATCHDOG=1", half of the unit's limit; None without a watchdog."""
+    """Return the seconds between two signs of life to systemd, half of its limit; None if none are due."""
     if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     allowed_us = _number_in(env, "WATCHDOG_USEC")
@@ -84,7 +84,7 @@ def is_service(env: Mapping[str, str], pid: int) -> bool:
 
 
 def variables_to_unset(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables to unset, so that child processes do not take them as theirs."""
+    """Return systemd's variables that are set here: child processes must not take them as theirs."""
     return tuple(name for name in _VARIABLES if name in env)
 
 
@@ -95,7 +95,7 @@ def _number_in(env: Mapping[str, str], name: str) -> int:
 
 
 def _is_listening_socket(descriptor: int) -> bool:
-    """Return True for a listening Unix stream socket; child processes do not inherit the descriptor."""
+    """Return True for a listening Unix stream socket; the descriptor is made not inheritable."""
     try:
         os.set_inheritable(descriptor, False)
         passed = socket.socket(fileno=descriptor)

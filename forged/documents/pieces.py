@@ -70,7 +70,7 @@ def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[
 
 
 def _piece_ranges(text: str, places: _PieceEnds, size: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each piece."""
+    """Yield start and end of each piece of a text, cut at a heading or sentence end near the limit."""
     start, back = 0, min(MOST_BACK, size // 4)
     while start < len(text):
         last = _end_of_tokens(text, start, size)
@@ -83,14 +83,14 @@ def _piece_ranges(text: str, places: _PieceEnds, size: int, overlap: int) -> Ite
 
 
 def _end_of_tokens(text: str, start: int, tokens: int) -> int:
-    """Return the end of at most so many tokens that begin at an index."""
+    """Return the largest index up to which a text from `start` has at most so many tokens."""
     most = tokens * BYTES_PER_TOKEN
     part = text[start : start + most].encode("utf-8", "replace")[:most]
     return _between_characters(text, start + len(part.decode("utf-8", "ignore")), least=start + 1)
 
 
 def _start_of_tokens(text: str, end: int, tokens: int) -> int:
-    """Return the start of at most so many tokens that end at an index."""
+    """Return the smallest index from which a text up to `end` has at most so many tokens."""
     most = tokens * BYTES_PER_TOKEN
     part = text[max(0, end - most) : end].encode("utf-8", "replace")
     return _between_characters(
@@ -99,7 +99,7 @@ def _start_of_tokens(text: str, end: int, tokens: int) -> int:
 
 
 def _between_characters(text: str, at: int, *, least: int) -> int:
-    """Return the index, or the start of the visible character that it would split."""
+    """Return the index `at`, or the start of the visible character that a cut there would split."""
     for place in range(at, max(at - _MOST_JOINED, least), -1):
         if place >= len(text) or not _is_joined(text[place - 1], text[place]):
             return place
@@ -142,7 +142,7 @@ def _sentence_ends(text: str) -> Iterator[int]:
 
 
 def _sentence_goes_on(text: str, found: re.Match[str]) -> bool:
-    """Return True if the sentence goes on after this full stop."""
+    """Return True if a full stop does not end its sentence: lower case after it, or a number before."""
     before, behind = text[max(0, found.start() - 4) : found.start() + 1], text[found.end() : found.end() + 8]
     return behind.lstrip()[:1].islower() or _NUMBER_BEFORE.search(before) is not None
 
@@ -184,7 +184,7 @@ def _code_blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tup
 
 
 class _HeadingCursor:
-    """Forward-only cursor over the headings of a text."""
+    """Finds the headings above an index of a text, for ever later indexes."""
 
     def __init__(self, headings: Sequence[_Heading]) -> None:
         self._left = list(reversed(headings))

@@ -30,7 +30,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """Text of a document, and the name of its source."""
+    """Text of a document, the name of its source, and `is_markdown` by the file's extension."""
 
     source: str
     text: str
@@ -38,7 +38,7 @@ class DocumentText(msgspec.Struct, frozen=True):
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """File or folder that is not read as a document, with the reason."""
+    """File or folder that is not read as a document, by source name, with the reason."""
 
     source: str
     why: str
@@ -80,14 +80,14 @@ def read(file: DocumentFile) -> DocumentText | UnreadFile:
 
 
 class _DocumentWalk:
-    """Search of a folder for documents, with limits for depth and entries."""
+    """Finds text files below a folder, within limits of depth and entries, and reports what is left out."""
 
     def __init__(self, source: str) -> None:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
     def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
-        """Yield all documents below a folder; `below` is its path in the named one, with a final slash."""
+        """Yield the text files below a folder, and folders not read; `below` is its path in the named one."""
         if depth > _MOST_DEPTH:
             yield UnreadFile(self._source_name(below), f"lies more than {_MOST_DEPTH} folders deep")
             return
@@ -111,14 +111,14 @@ class _DocumentWalk:
             )
 
     def _listed(self, folder: str) -> list[os.DirEntry[str]]:
-        """Return the sorted visible entries of a folder, within the limit of all entries."""
+        """Return the sorted visible entries of a folder, within the walk's limit of entries."""
         with os.scandir(folder) as entries:
             found = [entry for entry, _ in zip(entries, range(self._room), strict=False)]
         self._room -= len(found)
         return sorted((each for each in found if _is_visible_name(each.name)), key=lambda each: each.name)
 
     def _source_name(self, below: str) -> str:
-        """Return the source name of a path below the folder."""
+        """Return the source name of a document: the walk's source and the path below it."""
         return f"{self._source}/{below}"
 
 
@@ -132,7 +132,7 @@ def _is_visible_name(name: str) -> bool:
 
 
 def _read_bytes(file: DocumentFile) -> bytes | UnreadFile:
-    """Return the bytes of a file, or the reason why not. Raises OSError."""
+    """Return the bytes of a regular file within the size limit, or why it is not read. Raises OSError."""
     descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
     with open(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -144,7 +144,7 @@ def _read_bytes(file: DocumentFile) -> bytes | UnreadFile:
 
 
 def _decoded_text(source: str, data: bytes) -> str | UnreadFile:
-    """Return the text of UTF-8 bytes, or the reason why they are none."""
+    """Return the text of UTF-8 bytes, or the reason why they are no document: no text, or empty."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

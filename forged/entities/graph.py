@@ -46,7 +46,7 @@ class EntityGraph(msgspec.Struct, frozen=True, eq=False):
 
 
 def graph_of(memories: Iterable[Memory]) -> EntityGraph:
-    """Return the graph of the entities in these memories, which must not include replaced ones."""
+    """Make the graph of the entities in these memories, which must not include replaced ones."""
     newest_first = sorted(memories, key=lambda each: (each.created_at, each.id), reverse=True)
     by_memory = {each.id: mentions_of(each) for each in newest_first}
     names, aliases = dict[str, Entity](), dict[str, str]()
@@ -72,7 +72,7 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
 
 
 def _entity_ids(mentioned: Mentions) -> list[str]:
-    """Return the ids of mentioned entities, in order."""
+    """Return the ids of the entities that a text mentions, in order."""
     return [entity_id(each.name) for each in mentioned.entities]
 
 

@@ -89,7 +89,7 @@ def mentions_in(text: str) -> Mentions:
 
 
 def _name_spans(text: str) -> Iterator[_NameSpan]:
-    """Yield the possible names of a text in order."""
+    """Yield possible names in a text in order: words, code in backticks, and wiki pages."""
     for token in _TOKEN.finditer(text):
         kind, said = token.lastgroup, token[0]
         if kind == "word":
@@ -209,7 +209,7 @@ def _relation_lists() -> dict[str, list[str]]:
 
 
 def mentions_of(memory: Memory) -> Mentions:
-    """Return the entities and relations of a memory, from its front matter and its text."""
+    """Return the entities and relations of a memory: those of its front matter, then those in its text."""
     ruled = mentions_in(memory.content)
     if not memory.entities and not memory.relations:
         return ruled
@@ -225,7 +225,7 @@ def mentions_of(memory: Memory) -> Mentions:
 
 
 def _unique_relations(relations: tuple[EntityRelation, ...]) -> tuple[EntityRelation, ...]:
-    """Return relations without duplicates, each with its first weight."""
+    """Return valid relations of two different entities, each once with its first weight."""
     found = dict[tuple[str, str, str], EntityRelation]()
     for each in relations:
         key = entity_id(each.source), each.relation.casefold(), entity_id(each.target)

@@ -95,7 +95,7 @@ def _entity_of_identifier(word: str, *, is_call: bool = False) -> Entity | None:
 
 
 def named_by_code(span: str) -> Entity | None:
-    """Return the entity that a span in backticks names, or None unless it is a single word."""
+    """Return the entity that a span in backticks names; None for several words, versions and keywords."""
     word = span.strip().removesuffix("()")
     if not word or any(map(str.isspace, word)) or _MEDIA.fullmatch(word) or _RELEASE.fullmatch(word):
         return None

@@ -20,7 +20,7 @@ _AROUND = " \t\n`'\"“”‘’«»[]<>"
 
 
 def _read_technologies() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return names of technologies by folded spelling, and those that count only as spelled."""
+    """Read technologies.toml: usual names by folded spelling, and names that count only as spelled."""
     with open(_FILE, "rb") as file:
         lists = tomllib.load(file)
     folded = {alias.casefold(): name for name, aliases in lists["any"].items() for alias in (name, *aliases)}

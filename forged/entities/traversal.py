@@ -62,7 +62,7 @@ class _EntityPath(msgspec.Struct, frozen=True):
 
 
 def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
-    """Return memories within two steps of the named entities, best first; at most half mention one."""
+    """Return up to `most` memories within two steps of named entities; at most half mention one directly."""
     paths = {start: _paths_from(graphs, start) for start in named}
     between = [paths[one][other] for one in named for other in named if other != one and other in paths[one]]
     best = dict[Place, ReachedMemory]()
@@ -172,7 +172,7 @@ _COMMON = STOP_WORDS.union(EVERYDAY_WORDS)
 
 
 def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
-    """Return the ids of the entities that a question names, at most MOST_NAMED, in order."""
+    """Return the ids of known entities that a question names, at most MOST_NAMED, in order."""
     question = question[:_MOST_CHARACTERS]
     found = dict.fromkeys((*_named_by_runs(graphs, question), *_named_unspaced(graphs, question)))
     return tuple(found or dict.fromkeys(_named_by_parts(graphs, question)))[:MOST_NAMED]
@@ -236,7 +236,7 @@ def _named_unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[st
 
 
 def _named_by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield the ids of entities if all parts of their name are in the question."""
+    """Yield the ids of entities with all parts of their name in the question, in any order."""
     there = {word.casefold() for word in _PART.findall(question)}
     for graph in graphs:
         for key, entity in graph.names.items():

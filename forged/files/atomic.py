@@ -39,7 +39,7 @@ _RENAME_NOREPLACE = 1
 
 
 class Owner(NamedTuple):
-    """User and group that own what root creates in their directory."""
+    """User and group of a directory, who get the files that root creates in it."""
 
     uid: int
     gid: int
@@ -95,7 +95,7 @@ class PathOpener:
         return None if self.top is None else Owner.of(self.top)
 
     def __call__(self, parent: int, name: str) -> int:
-        """Open the next part; the first `parent` is the top."""
+        """Open the next part of the path, or create it for the top's owner; the first `parent` is the top."""
         if self.top is None:
             self.top = os.fstat(parent)
         if self._makes:
@@ -121,7 +121,7 @@ def open_or_make_path(path: str) -> Iterator[tuple[int, Owner | None]]:
 
 
 def create(directory: int, name: str, owner: Owner | None = None) -> int:
-    """Open a new file for writing, mode 0600. Raises FileExistsError if the name exists."""
+    """Create a file, mode 0600, for `owner`, and open it for writing. Raises FileExistsError."""
     descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
     if owner is not None:
         owner.give(descriptor)
@@ -129,7 +129,7 @@ def create(directory: int, name: str, owner: Owner | None = None) -> int:
 
 
 class NewFile:
-    """New file of a directory, still without a name: `sync`, then `link`, and always `close`."""
+    """New file of a directory, written but still without a name: `sync`, `link`, and always `close`."""
 
     def __init__(self, directory: int, data: bytes, owner: Owner | None = None) -> None:
         self._directory = directory
@@ -143,12 +143,12 @@ class NewFile:
             self._write_bytes(self._fd)
 
     def sync(self) -> None:
-        """Sync the bytes; on return they survive a power cut."""
+        """Sync the bytes of the new file, so that they survive a power cut."""
         assert self._fd is not None, "it is closed"
         os.fsync(self._fd)
 
     def link(self, name: str) -> None:
-        """Give the file its name; durable once the directory is synced. Raises FileExistsError.
+        """Give the file its name, which must be free; durable once the directory is synced.
 
         Raises StoreError if the file system can neither link nor rename without replacing.
         """
@@ -166,7 +166,7 @@ class NewFile:
         _give_name(self._directory, self._temp, name)
 
     def close(self) -> None:
-        """Close the file; without a name it is gone."""
+        """Close the new file; if it was not linked to a name, it is gone."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -176,7 +176,7 @@ class NewFile:
             self._temp = ""
 
     def _write_named(self) -> None:
-        """Write the file again under a hidden temporary name."""
+        """Write the file again under a hidden temporary name, as nameless files are not possible here."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._temp = None, _temporary_name()
@@ -184,7 +184,7 @@ class NewFile:
         self._write_bytes(self._fd)
 
     def _write_bytes(self, fd: int) -> None:
-        """Write the bytes into an open file and give it to the owner; close it after an error."""
+        """Write the bytes into an open file and give it to the owner; after an error close the file."""
         try:
             _write_all(fd, self._data)
             if self._owner is not None:
@@ -208,7 +208,7 @@ def _open_nameless(directory: int) -> int | None:
 
 
 def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) -> None:
-    """Create a new file in a directory; on return it survives a power cut.
+    """Create a new file with these bytes, atomically; on return it survives a power cut.
 
     Raises FileExistsError if the name exists; that file is durable then. After other errors no file exists.
     """
@@ -225,7 +225,7 @@ def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) 
 
 
 def sync_names(directory: int, names: Collection[str]) -> None:
-    """Make new names in a directory durable; if that fails, remove all of these files and raise."""
+    """Sync a directory with new files of these names; if that fails, remove these files and raise."""
     try:
         os.fsync(directory)
     except OSError:
@@ -257,7 +257,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _give_name(directory: int, temp: str, name: str) -> None:
-    """Rename a temporary file without replacing another one."""
+    """Give a temporary file its final name, by a link or a rename; another file is never replaced."""
     try:
         os.link(temp, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     except OSError as error:
@@ -305,7 +305,7 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Own
 
 
 def _swap_file(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
-    """Replace a file durably by a new one with the same name; leave nothing after an error."""
+    """Replace a file durably by a new one of the same name; after an error the old one is unchanged."""
     fresh = _temporary_name()
     try:
         _write_new(directory, fresh, data, mode, owner)
@@ -332,7 +332,7 @@ def move(source: int, name: str, target: int) -> None:
 
 
 def read(directory: int, name: str) -> bytes:
-    """Return the bytes of a file; links are not followed."""
+    """Return the bytes of a file of a directory; a link is not followed, a pipe does not block."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with open(fd, "rb") as file:
         return file.read()
@@ -352,7 +352,7 @@ def sweep(directory: int, older_than: float) -> int:
 
 
 def sweep_at(path: str, older_than: float) -> int:
-    """Sweep a directory that may be missing."""
+    """Remove old temporary files of killed writers in a directory, if it exists; return how many."""
     try:
         directory = os.open(path, DIRECTORY)
     except OSError:
@@ -380,7 +380,7 @@ def new_directory(path: str) -> str:
 
 @contextlib.contextmanager
 def explained(action: str) -> Iterator[None]:
-    """Turn an OSError into a StoreError with a remedy."""
+    """Turn an OSError of the block into a StoreError that begins with `action` and has a remedy."""
     try:
         yield
     except OSError as error:

@@ -41,7 +41,7 @@ _Place = tuple[int, int]
 
 
 class DirectoryEvents:
-    """Changes of memory files in some folders since the last call; folders may be missing."""
+    """Tells by inotify which memory files in some folders changed since the last `take`."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = tuple(folders)
@@ -74,14 +74,14 @@ class DirectoryEvents:
         return frozenset(found)
 
     def _watch(self, places: tuple[_Place | None, ...]) -> None:
-        """Watch these folders from now on."""
+        """Watch the folders that exist now, unless one is on a file system with incomplete events."""
         there = [folder for folder, place in zip(self._folders, places, strict=True) if place is not None]
         is_known = _KERNEL.watch(self._pending, there if all(map(_is_local, there)) else None)
         self._places = places if is_known else None
 
 
 class _Pending:
-    """Events of one `DirectoryEvents` that were not taken yet: folder, mask and name."""
+    """Events not taken yet of one `DirectoryEvents` (folder, mask, name), and the watches of its folders."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int, bytes]] = []
@@ -105,7 +105,7 @@ class _SharedInotify:
         self._left: deque[_Pending] = deque()
 
     def watch(self, pending: _Pending, folders: Sequence[str] | None) -> bool:
-        """Collect the events of exactly these folders from now on; return True if the kernel can.
+        """Collect events of exactly these folders from now on; return False if that is impossible.
 
         None means folders on a file system with incomplete events.
         """
@@ -134,14 +134,14 @@ class _SharedInotify:
             return True
 
     def take(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
-        """Return the events of a user since the last call; None if some are lost or a watch has ended."""
+        """Return the events of one `DirectoryEvents` since the last call; None if some are lost."""
         with self._locked():
             self._dispatch()
             events, pending.events = pending.events, []
             return None if pending.is_lost else events
 
     def leave(self, pending: _Pending) -> None:
-        """Release the watches of a user. Safe in a garbage collection during another method."""
+        """Release the watches of one `DirectoryEvents`; safe in a garbage collection at any time."""
         self._left.append(pending)
         if self._lock.acquire(blocking=False):
             self._release()
@@ -158,7 +158,7 @@ class _SharedInotify:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock during the block."""
+        """Hold the lock during the block; afterwards also release watches that were left meanwhile."""
         self._lock.acquire()
         try:
             yield
@@ -166,7 +166,7 @@ class _SharedInotify:
             self._release()
 
     def _release(self) -> None:
-        """Release the lock after all pending releases of watches are done."""
+        """Release the lock, once all watches that were left meanwhile are removed."""
         while True:
             while self._left:
                 self._remove_watches(self._left.popleft())
@@ -178,7 +178,7 @@ class _SharedInotify:
                 return
 
     def _remove_watches(self, pending: _Pending) -> None:
-        """Remove the watches of one user, and its reason of a refusal."""
+        """Remove one user's watches that no other one shares, and the reason of its refusal."""
         libc = _libc()
         self._refused.pop(pending, None)
         for watch in pending.watches:
@@ -189,7 +189,7 @@ class _SharedInotify:
         pending.watches = set()
 
     def _dispatch(self) -> None:
-        """Read all events and add them to their users."""
+        """Read all kernel events; add each to the `DirectoryEvents` of its folder, or mark it as lost."""
         for watch, mask, name in self._read_events():
             if mask & _OVERFLOW:
                 for pending in {each for waiting in self._waiting.values() for each in waiting}:
@@ -205,7 +205,7 @@ class _SharedInotify:
                     pending.watches.discard(watch)
 
     def _read_events(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the pending events of the inotify instance."""
+        """Yield watch, mask and name of each pending event of the inotify instance."""
         while self._fd >= 0:
             try:
                 data = os.read(self._fd, _READ_BYTES)
@@ -219,7 +219,7 @@ class _SharedInotify:
 
 
 def _mark_lost(pending: _Pending) -> None:
-    """Drop the events of a user and mark them as lost."""
+    """Drop the pending events of one `DirectoryEvents` and mark them as lost: a full scan is needed."""
     pending.events, pending.is_lost = [], True
 
 
@@ -285,7 +285,7 @@ def _is_local(folder: str) -> bool:
 
 @cache
 def _libc() -> ctypes.CDLL | None:
-    """Return the C library if it has inotify."""
+    """Return the C library if it has inotify, else None."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)

@@ -44,7 +44,7 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
-    """Return the text of a key; raises MemoryFormatError for any other form."""
+    """Return the text of a key, `default` if it is missing. Raises MemoryFormatError for other forms."""
     value = header.get(key)
     if value is None:
         return default
@@ -54,7 +54,7 @@ def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
 
 
 def links(value: Value) -> tuple[Related, ...]:
-    """Return the links in the value of `related`; entries without an id are left out."""
+    """Return the links in the value of `related`, except entries without an id. Raises MemoryFormatError."""
     if value is None:
         return ()
     if not isinstance(value, tuple):
@@ -68,7 +68,7 @@ def lost_links(value: Value) -> int:
 
 
 def _link(value: Value) -> Related:
-    """Return the link of an entry, or of a bare id."""
+    """Return the link in an entry of `related`, or in a bare id."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
     return Related(
         one_form(one_text(entry, "id", "")), one_text(entry, "relationship", Relationship.RELATES_TO.value)
@@ -76,11 +76,12 @@ def _link(value: Value) -> Related:
 
 
 def _has_id(entry: Value) -> bool:
+    """Return True if an entry of `related` has an id, or is a bare one."""
     return isinstance(entry.get("id") if isinstance(entry, dict) else entry, str)
 
 
 def cues(value: Value) -> tuple[str, ...]:
-    """Return the cues in a value: a list of lines, or one line."""
+    """Return the cues in the value of `cues`: a list of lines, or one. Raises MemoryFormatError."""
     lines = tuple(entry for entry in _entries(value) if isinstance(entry, str))
     if len(lines) < len(_entries(value)):
         raise MemoryFormatError("`cues` must be a list of short lines")
@@ -88,12 +89,12 @@ def cues(value: Value) -> tuple[str, ...]:
 
 
 def evidence(value: Value) -> tuple[Evidence, ...]:
-    """Return the evidence in a value; a bare path may end in its line numbers."""
+    """Return the evidence in the value of `evidence`; a bare path may end in its line numbers."""
     return tuple(map(_evidence_entry, _entries(value)))
 
 
 def _evidence_entry(entry: Value) -> Evidence:
-    """Return one piece of evidence, from an entry with keys or from a bare path."""
+    """Return one piece of evidence, from an entry or a bare path. Raises MemoryFormatError."""
     if isinstance(entry, str):
         return evidence_named(entry)
     if not isinstance(entry, dict) or not one_text(entry, "path", ""):
@@ -102,7 +103,7 @@ def _evidence_entry(entry: Value) -> Evidence:
 
 
 def entities(value: Value) -> tuple[Entity, ...]:
-    """Return the entities in a value; an entry may be a bare name."""
+    """Return the entities in the value of `entities`; an entry may be a bare name."""
     return tuple(map(_entity, _entries(value)))
 
 
@@ -115,12 +116,12 @@ def _entity(value: Value) -> Entity:
 
 
 def relations(value: Value) -> tuple[EntityRelation, ...]:
-    """Return the relations between entities in a value."""
+    """Return the relations between entities in the value of `relations`. Raises MemoryFormatError."""
     return tuple(map(_relation, _entries(value)))
 
 
 def _relation(entry: Value) -> EntityRelation:
-    """Return the relation of an entry. Raises MemoryFormatError."""
+    """Return the relation between two entities of an entry. Raises MemoryFormatError."""
     keys: dict[str, Value] = entry if isinstance(entry, dict) else {}
     source, relation, target = (one_text(keys, key, "") for key in ("source", "relation", "target"))
     if not (source and relation and target):
@@ -131,7 +132,7 @@ def _relation(entry: Value) -> EntityRelation:
 
 
 def _weight(text: str) -> float:
-    """Return the weight of a relation as a finite number. Raises MemoryFormatError."""
+    """Return the text of a relation's weight as a finite number. Raises MemoryFormatError."""
     try:
         weight = float(text)
     except ValueError:
@@ -142,7 +143,7 @@ def _weight(text: str) -> float:
 
 
 def piece(value: Value) -> Piece | None:
-    """Return the position in a document from the value of `document`, or None."""
+    """Return the position in a document from the value of `document`, or None. Raises MemoryFormatError."""
     if value is None:
         return None
     if not isinstance(value, dict) or not one_text(value, "id", ""):
@@ -152,6 +153,7 @@ def piece(value: Value) -> Piece | None:
 
 
 def _whole_number(header: Mapping[str, Value], key: str, default: str) -> int:
+    """Return the value of a key as a whole number. Raises MemoryFormatError."""
     text = one_text(header, key, default)
     if _WHOLE.fullmatch(text) is None:
         raise MemoryFormatError(f"`{key}` of a document is {text[:40]!r}; write a whole number")
@@ -167,7 +169,7 @@ _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
 
 
 def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tuple[str, str]]) -> Memory:
-    """Build a memory from front matter and body; invalid values count as missing and go to `wrong`."""
+    """Build a memory from front matter and body; an invalid value becomes its default and goes to `wrong`."""
 
     def text(key: str, default: str = "") -> str:
         return read_as(lambda: one_text(header.values, key, default), key, default, wrong)
@@ -198,7 +200,7 @@ def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tupl
 
 
 def read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str, str]]) -> T:
-    """Return the converted value of a key, or the default with an entry in `wrong`."""
+    """Return the converted value of a key; if it is invalid, the default with an entry in `wrong`."""
     try:
         return value()
     except MemoryFormatError as error:
@@ -207,7 +209,7 @@ def read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str,
 
 
 def _version(text: str) -> int:
-    """Return a version as a whole number from 1. Raises MemoryFormatError."""
+    """Return the text of a version as a whole number from 1. Raises MemoryFormatError."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         raise MemoryFormatError(f"`version` is {text[:40]!r}; write a whole number from 1")
@@ -215,7 +217,7 @@ def _version(text: str) -> int:
 
 
 def note_on_links(value: Value) -> tuple[str, ...]:
-    """Return a note on entries of `related` without an id, or ()."""
+    """Return a note on entries of `related` without an id, which are left out; or ()."""
     lost = lost_links(value)
     if not lost:
         return ()

@@ -39,16 +39,16 @@ class EvidenceError(ForgedError):
 
 
 def with_hash(top: str, evidence: Evidence) -> Evidence:
-    """Return the evidence with the hash of its current content."""
+    """Return evidence with the hash of the current content of its lines or file. Raises EvidenceError."""
     with _open_below(top, evidence.path) as descriptor:
         return msgspec.structs.replace(evidence, hash=_hash_of(descriptor, evidence))
 
 
 class EvidenceChecker:
-    """Checks the evidence of one root's memories for changes. For one thread at a time."""
+    """Finds memories of a root whose evidence has changed; caches hashes. For one thread at a time."""
 
     def __init__(self, top: str) -> None:
-        """Take the directory that paths are relative to."""
+        """Take the directory to which the paths of evidence are relative."""
         self._top = top
         self._hashes: dict[Evidence, tuple[_Key, str]] = {}
         self._shown: dict[str, tuple[Memory, Memory]] = {}
@@ -56,7 +56,7 @@ class EvidenceChecker:
     def with_stale(
         self, memories: tuple[Memory, ...], *, afresh: bool, pause: Callable[[], None]
     ) -> tuple[Memory, ...]:
-        """Return the memories, with `stale` set to the paths of changed evidence.
+        """Return the memories, each with `stale` set to the paths of its evidence that has changed.
 
         Without `afresh`, earlier results are used again. Equal results are the same objects.
         """
@@ -80,7 +80,7 @@ class EvidenceChecker:
     def _check(
         self, memory: Memory, before: tuple[Memory, Memory] | None, *, afresh: bool
     ) -> tuple[Memory, Memory]:
-        """Return a memory and its form with `stale` set, or the last result if it still holds."""
+        """Return a memory as it is and with `stale` set, or the last result if it still holds."""
         if before is not None and before[0] is memory and not afresh:
             return before
         named = memory.evidence[:MOST_EVIDENCE]
@@ -90,7 +90,7 @@ class EvidenceChecker:
         return memory, msgspec.structs.replace(memory, stale=stale) if stale else memory
 
     def _is_unchanged(self, evidence: Evidence) -> bool:
-        """Return True if a file is there and has the hash of the evidence, if that has one."""
+        """Return True if the file of evidence exists and has its hash, if there is one."""
         try:
             with _open_below(self._top, evidence.path) as descriptor:
                 return not evidence.hash or self._known_hash(descriptor, evidence) == evidence.hash
@@ -98,7 +98,7 @@ class EvidenceChecker:
             return False
 
     def _known_hash(self, descriptor: int, evidence: Evidence) -> str:
-        """Return the hash of a file, cached by its change key."""
+        """Return the hash of a file or its lines, computed again only if the file changed."""
         found = os.fstat(descriptor)
         key = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         known = self._hashes.get(evidence)
@@ -107,14 +107,14 @@ class EvidenceChecker:
         return known[1]
 
     def _drop_unused(self, standing: Iterable[Memory]) -> None:
-        """Drop cached hashes that no memory needs."""
+        """Drop cached hashes of evidence that no memory has any more."""
         named = {each for memory in standing for each in memory.evidence}
         self._hashes = {each: known for each, known in self._hashes.items() if each in named}
 
 
 @contextlib.contextmanager
 def _open_below(top: str, path: str) -> Iterator[int]:
-    """Open a file below the top without following links; yield its descriptor."""
+    """Open a regular file below the top without following links, for the block; yield its descriptor."""
     *folders, name = _path_parts(path)
     held = []
     try:
@@ -133,7 +133,7 @@ def _open_below(top: str, path: str) -> Iterator[int]:
 
 
 def _path_parts(path: str) -> list[str]:
-    """Return the parts of a path. Raises EvidenceError for one that leaves the top."""
+    """Return the parts of the path of evidence. Raises EvidenceError if it may leave the repository."""
     parts = path.split("/")
     if len(path) > _MOST_PATH or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
         raise EvidenceError(f"{path[:80]!r} is not a path in the repository")
@@ -152,7 +152,7 @@ def _hash_of(descriptor: int, evidence: Evidence) -> str:
 
 
 def _named_lines(lines: list[bytes], evidence: Evidence) -> bytes:
-    """Return the lines that the evidence names, joined. Raises EvidenceError."""
+    """Return the lines of a file that the evidence names, joined. Raises EvidenceError if there are none."""
     match = _LINES.fullmatch(evidence.lines)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= len(lines):

@@ -51,7 +51,7 @@ def parse(data: bytes, scope: str, name: str) -> Memory:
 
 
 def read(data: bytes, scope: str, name: str) -> ParsedFile:
-    """Parse the bytes of a file into a memory, with notes on contradictions.
+    """Parse the bytes of a file into a memory, with notes on what to correct in the file.
 
     `scope` is that of its directory and wins over the file's. `name` is the file name without `.md`, and the
     id if the file states none. Ids are NFC. Missing keys get defaults, so that a person can write a memory by
@@ -67,7 +67,7 @@ def read(data: bytes, scope: str, name: str) -> ParsedFile:
 
 
 def is_in_conflict(data: bytes) -> bool:
-    """Return True if lines begin with the three markers of a merge, in this order.
+    """Return True if the text has the markers of a merge, in order, beginning outside of code fences.
 
     A conflict begins outside closed code fences; either side may open a fence.
     """
@@ -86,7 +86,7 @@ def is_in_conflict(data: bytes) -> bool:
 
 
 def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
-    """Return the numbers of lines within code fences, in one pass from each end."""
+    """Return the numbers of the lines within closed code fences, in one pass from each end."""
     fences = [(number, found) for number, line in enumerate(lines) if (found := _FENCE.fullmatch(line))]
     longest = {b"`": 0, b"~": 0}  # possible closing fences after a line
     reach: list[int] = []
@@ -108,7 +108,7 @@ def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
 
 
 def render(memory: Memory) -> bytes:
-    """Return the file of a memory in the form of the Go program, its unknown keys last.
+    """Return the bytes of a memory's file in the form of the Go program, its unknown keys last.
 
     Lone surrogates and NUL become `?`. An unknown time is left out: the Go program cannot read an empty one.
     """
@@ -151,7 +151,7 @@ def _list_lines(key: str, entries: Iterable[Mapping[str, str]]) -> Iterator[str]
 
 
 def _texts(needed: str, entry: Evidence | Entity) -> dict[str, str]:
-    """Return the texts of an entry without empty ones, except for the required key."""
+    """Return the texts of an entry as YAML scalars, without empty ones, except for the required key."""
     texts = ((name, getattr(entry, name)) for name in entry.__struct_fields__)
     return {name: scalar(text) for name, text in texts if text or name == needed}
 
@@ -232,7 +232,7 @@ _WEIGHT = r"[0-9]{1,9}\.[0-9]{1,17}"
 
 
 def _lines(needed: _Keys, optional: _Keys, *, indent: int, caught: bool) -> str:
-    """Return the lines of an entry's keys as a template; `caught` adds groups for the values."""
+    """Return a regular expression for the lines of an entry's keys; `caught` adds groups for the values."""
     line = " " * indent + ("{}: ({})\n" if caught else "{}: {}\n")
     return "".join(
         [line.format(*each) for each in needed.items()]
@@ -241,7 +241,7 @@ def _lines(needed: _Keys, optional: _Keys, *, indent: int, caught: bool) -> str:
 
 
 def _entry(needed: _Keys, optional: _Keys, *, caught: bool) -> str:
-    """Return a list entry as a template; `caught` adds groups for the values."""
+    """Return a regular expression for an entry of a list; `caught` adds groups for the values."""
     return _lines(needed, optional, indent=6, caught=caught).replace("      ", "    - ", 1)
 
 
@@ -270,7 +270,7 @@ _PIECES = re.compile(_lines(*_PIECE, indent=4, caught=True))
 
 
 def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
-    """Return the memory of a file in the written form; None if the form is uncertain."""
+    """Parse a file in the form that forged writes, by one expression; None if the form is uncertain."""
     try:
         text = "" if b"\0" in data else data.decode()
     except UnicodeDecodeError:
@@ -300,7 +300,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 
 
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
-    """Return the memory with its lists; None if the form is uncertain."""
+    """Return a memory with its cues, evidence, document and entities; None if the form is uncertain."""
     cues, evidence, document, entities, relations = lists
     grounds = tuple(Evidence(*each) for each in _groups(_GROUNDS, evidence))
     things = tuple(
@@ -345,7 +345,7 @@ def _unquoted(text: str) -> str:
 
 
 def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
-    """Return the bytes of a file with `older` as its predecessor, or with none if that is None.
+    """Return the bytes of a memory file with `older` as its predecessor, or with none; all else stays.
 
     `scope` and `name` are those of `parse`.
     """
@@ -362,7 +362,7 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
 
 
 def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:
-    """Return the file with its line of `supersedes` replaced, removed, or inserted at its place."""
+    """Return a file with its line of `supersedes` replaced, removed, or inserted at its place."""
     end = b"\r\n" if header[1].endswith(b"\r\n") else b"\n"
     line = b"" if older is None else b"supersedes: " + scalar(older).encode() + end
     there = _LINK.search(header[1]) or _BEFORE.search(header[1])

@@ -21,7 +21,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 
 
 class GitLayout(msgspec.Struct, frozen=True):
-    """A top of git, its canonical `common` directory, and the `main` worktree.
+    """Layout of a repository: a `top`, its canonical `common` git directory, and its `main` worktree.
 
     `common` is "" if git's side does not name the top back.
     """
@@ -32,20 +32,20 @@ class GitLayout(msgspec.Struct, frozen=True):
 
 
 def is_git_directory(path: str) -> bool:
-    """Return True if a directory is git's own and no work tree."""
+    """Return True if a directory is git's own, with objects and refs, and no work tree."""
     if os.path.lexists(os.path.join(path, ".git")) or not os.path.lexists(os.path.join(path, "HEAD")):
         return False
     return all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
 
 
 def is_git_top(directory: str, owners: frozenset[int]) -> bool:
-    """Return True if a directory is the top of a work tree."""
+    """Return True if a directory is the top of a git work tree whose `.git` belongs to one of `owners`."""
     git = os.path.join(directory, ".git")
     return is_directory(git, owners) or (_owner_uid(git) in owners and _pointer(git, b"gitdir:") is not None)
 
 
 def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
-    """Return the layout of the repository of a top; only directories of `owners` count, if given.
+    """Return a repository's layout, believed if git's side names `top` back with the same owner.
 
     The `.git` file of a linked worktree names <common>/worktrees/<id>, which names the file back. The git
     directory of a submodule names its work tree as `core.worktree`. Both sides and one owner are required:
@@ -74,7 +74,7 @@ def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
 
 
 def _main_worktree(common: str) -> str:
-    """Return the main worktree of a common git directory, or "" without one."""
+    """Return the main worktree that belongs to a common git directory, or "" if there is none."""
     core = _core_config(common)
     if _is_bare(core):
         return ""
@@ -95,12 +95,13 @@ def _work_tree(git_dir: str, core: dict[str, str | None]) -> str:
 
 
 def _have_one_owner(*paths: str) -> bool:
+    """Return True if all paths are readable and belong to the same user."""
     owners = {_owner_uid(path) for path in paths}
     return len(owners) == 1 and -1 not in owners
 
 
 def _follow(git_dir: str, name: str) -> str | None:
-    """Return the canonical path that a name in a git directory leads to, or None."""
+    """Return the canonical path that is written in a file of a git directory, or None."""
     link = _pointer(os.path.join(git_dir, name))
     return None if link is None else os.path.realpath(os.path.join(git_dir, link))
 
@@ -172,7 +173,7 @@ def _read_small(path: str, limit: int) -> bytes | None:
 
 
 def is_directory(path: str, owners: frozenset[int]) -> bool:
-    """Return True for a directory that one of these users owns."""
+    """Return True if a path is a directory that one of these users owns."""
     try:
         status = os.stat(path)
     except OSError:

@@ -26,7 +26,7 @@ _PLACE = "keys must be between two lines `---`, the first of them at the start o
 
 
 class ParsedFile(msgspec.Struct, frozen=True, gc=False):
-    """A memory, and notes on what to correct in its file although it was read."""
+    """A memory as parsed from its file, and notes for a person on what to correct in that file."""
 
     memory: Memory
     notes: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ TIME_LIKE = re.compile(
 
 
 def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
-    """Return notes on contradictions between a memory and its file."""
+    """Return notes on what to correct: a contradicting scope, invalid times, cues beyond the limits."""
     notes = []
     if stated_scope != memory.scope:
         notes.append(
@@ -69,14 +69,14 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
 
 
 def with_notes(reading: ParsedFile, data: bytes) -> ParsedFile:
-    """Return a parsed file with notes on misspelled keys, and on a header that was not recognized."""
+    """Return a parsed file with further notes on misspelled keys and on a header that was not recognized."""
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
     found = _notes_on_keys(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
 def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
-    """Parse a file with any front matter, or none."""
+    """Parse a file with any front matter, or none; add notes on contradictions and unreadable keys."""
     text = _decode_text(data)
     opening = _OPENING.match(text)
     if opening is None:
@@ -101,7 +101,7 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
 
 
 def _decode_text(data: bytes) -> str:
-    """Return the file as text. Raises MemoryFormatError."""
+    """Return the bytes of a file as text. Raises MemoryFormatError, and NoText if it is blank."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -115,7 +115,7 @@ def _decode_text(data: bytes) -> str:
 
 
 class HeaderResult(msgspec.Struct, frozen=True):
-    """Front matter with notes on its lines; without a header the `reason` why it is text."""
+    """Result of parsing front matter: a header with notes, or none with the `reason` why it is text."""
 
     header: Header | None
     notes: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class HeaderResult(msgspec.Struct, frozen=True):
 
 
 def parse_header(text: str, wanted: Collection[str], first: int) -> HeaderResult:
-    """Parse the lines between two of `---` as front matter, or say why they are text.
+    """Parse the lines between two of `---` as front matter, repaired if need be, or say why they are text.
 
     Raises MemoryFormatError for more than 64 KiB.
     """
@@ -160,13 +160,13 @@ def parse_header(text: str, wanted: Collection[str], first: int) -> HeaderResult
 
 
 def _missing_key_reason(text: str, first: int) -> str:
-    """Return which of the lines of a text has no key, as a sentence, or ""."""
+    """Return a sentence that names the first line without a key, for a broken header; "" if all have one."""
     numbers = (number for number, line in enumerate(text.split("\n")) if not _KEY_LINE.match(line))
     return next((f"line {first + number} has no key" for number in numbers), "")
 
 
 def _unclosed_reason(text: str) -> str:
-    """Return why an unclosed header is text. Raises MemoryFormatError if it has keys alone."""
+    """Return why an unclosed header is read as text. Raises MemoryFormatError if all lines have keys."""
     *lines, last = text.split("\n")
     begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
     if not (begun or _begins_with_known_key(text)):
@@ -181,21 +181,21 @@ _KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
 
 
 def _begins_with_known_key(text: str) -> bool:
-    """Return True if the first line that is no comment has a known key."""
+    """Return True if the first line of a text, blanks and comments apart, has a known key."""
     first = next((line for line in text.split("\n") if line.strip(" \t\r") and line[0] != "#"), "")
     found = _KEY_LINE.match(first)
     return found is not None and found[1] in KNOWN_KEYS
 
 
 def _line_of(text: str, key: str, first: int) -> int:
-    """Return the line number of a key, from line `first` on; `first` if it is not found."""
+    """Return the number of the line with a key, from line `first` on; `first` if no line has it."""
     lines = enumerate(text.split("\n"), 1)
     pattern = re.compile(rf"[ \t{{]*[\"']?{key}[\"']?[ \t]*:")
     return next((number for number, line in lines if number >= first and pattern.match(line)), first)
 
 
 def _notes_on_keys(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
-    """Return notes on keys that a person may have meant otherwise; `keys` are those of a memory."""
+    """Return notes on misspelled keys of a memory, and on keys outside of its front matter."""
     notes = [
         f"`{key}` is not a key of a memory; write `{key.lower()}`"
         for key in _KEY.findall(memory.extra)
@@ -207,7 +207,7 @@ def _notes_on_keys(memory: Memory, keys: Collection[str], *, has_header: bool) -
 
 
 def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
-    """Return True if the text above the first line of `---` has keys of a memory."""
+    """Return True if the text above the first line of `---` has keys of a memory, as a header would."""
     fence = _END.search(text)
     if fence is None:
         return False
@@ -218,7 +218,7 @@ def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool)
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """The `values` of wanted keys, the names of all `others`, and the text below.
+    """Front matter of a text: `values` of wanted keys, names of all `others`, and the text below.
 
     `lines` is the number of lines above that text.
     """
@@ -230,7 +230,7 @@ class FrontMatter(msgspec.Struct, frozen=True):
 
 
 def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
-    """Parse the front matter of any text as that of a memory file; without any there are no values.
+    """Split any text into the values of these keys of its front matter, other keys, and the body.
 
     Raises MemoryFormatError for more than 64 KiB of it.
     """

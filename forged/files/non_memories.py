@@ -42,7 +42,7 @@ def non_memory_files(root: Root) -> tuple[Problem, ...]:
 def _non_memories_in(
     directory: int, path: str, seen: set[tuple[int, int]], looked_at: Iterator[int], depth: int
 ) -> Iterator[Problem]:
-    """Yield the files of one directory, and of those below it, that are no memories."""
+    """Yield files that are no memories, with reasons, in a directory and below it, within limits."""
     status = os.fstat(directory)
     if (status.st_dev, status.st_ino) in seen:
         return
@@ -65,7 +65,7 @@ def _non_memories_in(
 
 
 def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
-    """Return why an entry of a folder is no memory, with a remedy."""
+    """Return why an entry of a memory folder or its subfolders is no memory, with a remedy."""
     if entry.is_symlink():
         return "is a symbolic link; put the file itself here"
     if not entry.is_file(follow_symlinks=False):

@@ -31,7 +31,7 @@ _GIT_FOLDERS = ("forged/memory", *FOLDERS)
 
 
 class Root(msgspec.Struct, frozen=True):
-    """Location of memories of one scope below `top`: the canonical directory that holds `.forge`.
+    """Place of memories of one `scope`: folders below `top`, the canonical directory that has `.forge`.
 
     For an agent it is `~/.forge/agents/<id>`, for documents of all agents `~/.forge/org`. With `in_git` it is
     a directory of git's own that worktrees of a bare clone share.
@@ -43,14 +43,14 @@ class Root(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders below `top`; the first is written to."""
+        """Return the folders of memories, relative to `top`; new files go to the first."""
         if self.in_git:
             return _GIT_FOLDERS
         return FOLDERS if self.scope in {Scope.REPO, Scope.USER} else _OWN_FOLDERS
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Return the absolute paths of the folders."""
+        """Return the absolute paths of the folders of memories; new files go to the first."""
         return tuple(os.path.join(self.top, folder) for folder in self.folders)
 
     @property
@@ -84,7 +84,7 @@ def org_root(home: str) -> Root:
 
 
 def resolve(workspace: str, home: str) -> tuple[Root, ...]:
-    """Return the roots of a workspace: the repository's, if it has one, then the user's.
+    """Return the roots whose memories a workspace sees: the repository's, if there is one, and the user's.
 
     The user's own directories are never a repo root: HOME, directories above it, `~/.forge` and a repository
     of dotfiles with top HOME give the user root alone. Raises WorkspaceError for an unusable path.
@@ -101,7 +101,7 @@ def resolve(workspace: str, home: str) -> tuple[Root, ...]:
 
 
 def _canonical_workspace(workspace: str) -> tuple[str, int]:
-    """Return the canonical path of a workspace, and its owner. Raises WorkspaceError."""
+    """Return the real path of a workspace, and its owner. Raises WorkspaceError if unusable."""
     if not os.path.isabs(workspace):
         raise WorkspaceError(f"workspace {workspace!r} is not an absolute path")
     try:
@@ -123,7 +123,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ...]:
-    """Return the repo roots that a directory sees: its own, and one that worktrees share."""
+    """Return a directory's repo roots: of the git or `.forge` top at or above it, else itself."""
     above = upwards(place)
     for directory in above:
         if is_git_top(directory, owners):
@@ -139,7 +139,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
 
 
 def _roots_of_layout(found: GitLayout) -> tuple[Root, ...]:
-    """Return the roots that a work tree sees of its repository; an existing store in git stays one."""
+    """Return the repo roots that a work tree sees: the main worktree, and a store shared in git if any."""
     main = Root(found.main or found.top, Scope.REPO)
     if not found.common or not is_git_directory(found.common):
         return (main,)
@@ -170,7 +170,7 @@ def open_part(parent: int, name: str) -> int:
 
 
 def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
-    """Open a directory at or below `top` and return its descriptor; `enter` opens each part.
+    """Open a directory at or below `top`, part by part with `enter`; refuses links that lead out of it.
 
     Raises StoreError for a symlink that leads out of `top`, as in a hostile clone, else OSError.
     """
@@ -188,7 +188,7 @@ def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
 
 
 def agent_ids(home: str) -> tuple[str, ...]:
-    """Return the ids of all agents that have a directory, sorted."""
+    """Return the ids of all agents that have a directory in `~/.forge/agents`, sorted."""
     place = os.path.dirname(agent_root(home, "any").top)
     try:
         with os.scandir(place) as entries:
@@ -199,7 +199,7 @@ def agent_ids(home: str) -> tuple[str, ...]:
 
 
 def root_of_agent(home: str, agent_id: str, *, make: bool = False) -> Root | None:
-    """Return the root of an agent; None if it has none, unless `make` creates one.
+    """Return the root of an agent; None if it has no directory, unless `make` creates one.
 
     Raises WorkspaceError for an invalid id or another spelling of an existing one, StoreError on failure.
     """
@@ -227,7 +227,7 @@ def make_org_root(home: str) -> Root:
 
 
 def root_at(top: str, home: str) -> Root:
-    """Return the root with this top; in the user's own directory its location decides on the scope."""
+    """Return the root whose top is this path: user, agent, org by its place below HOME, else repository."""
     home = os.path.realpath(home)
     if top == home:
         return Root(top, Scope.USER)
@@ -238,7 +238,7 @@ def root_at(top: str, home: str) -> Root:
 
 
 def _make_root(home: str, top: str) -> None:
-    """Create a root in the user's own directory."""
+    """Create the directory `top` of a root below HOME. Raises StoreError, also for a link in its place."""
     if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is not a directory, or is a link; move it away")
     with atomic.explained(f"cannot make {top}"):

@@ -43,7 +43,7 @@ def scan(
     pause: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Snapshot:
-    """Scan every entry, and read files that changed since `previous`.
+    """Scan the folders of a root into a snapshot; only files that changed since `previous` are read.
 
     Args:
         root: its first folder wins between files that are equally new.
@@ -83,18 +83,18 @@ class Pace:
         self._slice_ends = time.perf_counter() + SLICE_S
 
     def yield_if_due(self) -> None:
-        """Pause if the slice is over; called after each small step."""
+        """Pause if 0.25 ms of work are over; called after each small step."""
         if time.perf_counter() >= self._slice_ends:
             self.pause()
 
     def pause(self) -> None:
-        """Pause now, after a step that takes a whole slice."""
+        """Pause now and begin a new slice of 0.25 ms; called after a step that takes a whole slice."""
         self._pause()
         self._slice_ends = time.perf_counter() + SLICE_S
 
 
 class _ScanPass:
-    """One scan of the directories of a root; `unsettled` is set if a file is being saved."""
+    """One scan of the folders of a root; `unsettled` becomes True if a file in them is being saved."""
 
     def __init__(
         self, root: Root, files: frozenset[str], yield_if_due: Callable[[], None], clock: Callable[[], float]
@@ -107,7 +107,7 @@ class _ScanPass:
         self._inodes: set[tuple[int, int]] = set()
 
     def scan_directory(self, folder: str, before: Listing) -> Listing:
-        """Scan one directory; return `before` itself if nothing in it changed."""
+        """Return the listing of one folder, which may be missing; `before` itself if nothing changed."""
         try:
             directory = open_folder(self._root.top, folder)
         except FileNotFoundError:
@@ -130,7 +130,7 @@ class _ScanPass:
             os.close(directory)
 
     def _scan_entries(self, directory: int, before: Listing) -> Listing:
-        """Read the entries of one open directory."""
+        """Return the listing of an open directory; only files with another change key are read."""
         if self._files and not before.reason:
             files, fresh = self._split_by_names(before)
         else:
@@ -148,7 +148,7 @@ class _ScanPass:
         )
 
     def _split_by_names(self, before: Listing) -> tuple[dict[str, FileEntry], dict[str, bool]]:
-        """Return unchanged entries, and the names of files to look at: those that the caller gave."""
+        """Return the entries that count as unchanged, and the names that the caller gave as changed."""
         named = [path.rpartition("/") for path in sorted(self._files)]
         fresh = {name: False for folder, _, name in named if folder == before.path}
         same = before.files.copy()
@@ -179,7 +179,7 @@ class _ScanPass:
     def _read_entry(
         self, directory: int, name: str, old: FileEntry | None, *, is_file: bool
     ) -> FileEntry | None:
-        """Return the entry of a file, read if it changed; None if it is gone."""
+        """Return the entry of a file, read if it changed, or the old one while it is saved; None if gone."""
         try:
             if old is not None or not is_file:
                 status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
@@ -204,7 +204,7 @@ class _ScanPass:
     def _parse_entry(
         self, name: str, status: os.stat_result, data: bytes, old: FileEntry | None
     ) -> FileEntry:
-        """Return the entry of a file from the bytes that were read."""
+        """Return a file's entry from its bytes; one that just became invalid keeps its last memory."""
         try:
             reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
@@ -226,7 +226,7 @@ class _ScanPass:
         return moved and old.memory is not None and self._age(status) < QUIET_S
 
     def _age(self, status: os.stat_result) -> float:
-        """Return seconds since the last change; a time in the future counts like one in the past."""
+        """Return the seconds since a file's last change; a time in the future counts like one in the past."""
         return abs(self._clock() - status.st_mtime)
 
     def _keep_unsettled(self, old: FileEntry) -> FileEntry:
@@ -236,7 +236,7 @@ class _ScanPass:
 
 
 def _listing_or_same(before: Listing, files: dict[str, FileEntry], reason: str) -> Listing:
-    """Return the last listing itself if nothing changed, else a new one."""
+    """Return the last listing of a directory itself if nothing in it changed, else a new one."""
     if reason == before.reason and (files is before.files or not (files or before.files)):
         return before
     return Listing(before.path, files, reason)
@@ -255,7 +255,7 @@ def _change_key_of(entry: os.DirEntry[str]) -> Key | None:
 
 
 def _refusal_reason(name: str, status: os.stat_result) -> str:
-    """Return why a file is not read, or ""."""
+    """Return why a file is not read: link, other owner, size or name; or ""."""
     if not stat.S_ISREG(status.st_mode):
         link = stat.S_ISLNK(status.st_mode)
         return "is a symbolic link; put the file itself here" if link else "is not a regular file"
@@ -269,7 +269,7 @@ def _refusal_reason(name: str, status: os.stat_result) -> str:
 
 
 def _read_file(directory: int, name: str) -> tuple[os.stat_result, bytes]:
-    """Read a file that may have changed type since it was listed; at most one byte more than its size."""
+    """Return status and bytes of a file; no bytes if it is no regular file any more, or too large."""
     fd = os.open(name, _READ_FLAGS, dir_fd=directory)
     try:
         status = os.fstat(fd)
@@ -284,7 +284,7 @@ def _read_file(directory: int, name: str) -> tuple[os.stat_result, bytes]:
 
 
 def _unreadable_entry(directory: int, name: str, error: OSError) -> FileEntry:
-    """Return an entry for an unreadable file; retry at the next scan if waiting can help."""
+    """Return an entry with the reason for an unreadable file; it is read again if waiting can help."""
     key = _NEVER
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ Key = tuple[int, int, int, int]
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` file as last read; `reason` is a thing to correct, or why there is no memory.
+    """A `.md` file as last read: change key, memory or None, hash, and a reason to correct the file.
 
     `sha256`, in hex, is that of the bytes of the memory. `is_blank`: the file has no text.
     """
@@ -33,7 +33,7 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
-    """One directory as last read: its entries by name, and the reason if it could not be read."""
+    """One directory as last read: its `.md` files by name, and the reason if it could not be read."""
 
     path: str
     files: dict[str, FileEntry]
@@ -69,7 +69,7 @@ def from_scan(
     unsettled: bool,
     yield_if_due: Callable[[], None],
 ) -> Snapshot:
-    """Build a snapshot from all files of a root; `yield_if_due` is called after each."""
+    """Build a snapshot from all files in the listings of a root; `yield_if_due` is called after each."""
     chosen, problems = _choose_files(listings, yield_if_due)
     ids = sorted(chosen)
     memories = tuple(chosen[id_].memory for id_ in ids)
@@ -82,7 +82,7 @@ def from_scan(
 def from_changes(
     previous: Snapshot, listings: tuple[Listing, ...], files: frozenset[str], *, unsettled: bool
 ) -> Snapshot | None:
-    """Build a snapshot after changes to `files` alone; None if that needs the other files.
+    """Build a snapshot from the last one after changes to `files` alone; None if it needs a full build.
 
     Without problems each id has one file and each file is a memory; that must hold afterwards.
     """
@@ -114,13 +114,14 @@ def from_changes(
 
 
 def _memory(seen: FileEntry | None) -> Memory | None:
+    """Return the memory of an entry, None without an entry or a memory."""
     return None if seen is None else seen.memory
 
 
 def _changed_entries(
     before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
 ) -> Iterator[tuple[str, FileEntry | None, FileEntry | None]]:
-    """Yield each changed path with its entry before and after."""
+    """Yield each of these paths whose entry changed, with the entry before and after."""
     for old, new in zip(before, after, strict=True):
         for path in sorted(files):
             folder, _, name = path.rpartition("/")
@@ -129,7 +130,7 @@ def _changed_entries(
 
 
 class File(msgspec.Struct, frozen=True, gc=False):
-    """A memory with the path and hash of its file; `rank` orders directories."""
+    """A memory with the path and hash of its file; `rank` is the place of its directory in the root."""
 
     memory: Memory
     path: str
@@ -140,7 +141,7 @@ class File(msgspec.Struct, frozen=True, gc=False):
 def _choose_files(
     listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
 ) -> tuple[dict[str, File], tuple[Problem, ...]]:
-    """Return the used file of each id, and the problems."""
+    """Return the newest file of each id, which is used, and the problems of all files and directories."""
     chosen: dict[str, File] = {}
     losers: list[File] = []
     problems = [Problem(printable(each.path), each.reason, loses=True) for each in listings if each.reason]
@@ -166,7 +167,7 @@ def _choose_files(
 
 
 def _look_alikes(listing: Listing) -> Iterator[Problem]:
-    """Yield a problem for each name that looks like another one in its directory."""
+    """Yield a problem for each file name that equals another of its folder in another Unicode form."""
     firsts: dict[str, str] = {}
     for name in sorted(name for name in listing.files if not name.isascii()):
         first = firsts.setdefault(one_form(name), name)
@@ -180,13 +181,13 @@ def _look_alikes(listing: Listing) -> Iterator[Problem]:
 
 
 def _newest_first(choice: File) -> tuple[int, int, int, str]:
-    """Return the sort key that puts the newest memory first, then the first directory."""
+    """Return the sort key of files of one id: the newest memory first, then the first directory."""
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
 
 
 def files_of(snapshot: Snapshot) -> list[File]:
-    """Return every file that holds a memory, also older ones of an id."""
+    """Return every file of a snapshot that holds a memory, also older files of an id."""
     return [
         File(seen.memory, f"{listing.path}/{name}", rank, seen.sha256)
         for rank, listing in enumerate(snapshot.listings)

@@ -38,7 +38,7 @@ Note = Callable[[str, str], bytes]
 
 
 class RemovedFile(msgspec.Struct, frozen=True):
-    """A removed file and its place in the trash; "" if it was erased."""
+    """A removed memory file: id, old path, and its place in the trash, "" if it was erased."""
 
     id: str
     path: str
@@ -46,7 +46,7 @@ class RemovedFile(msgspec.Struct, frozen=True):
 
 
 class MemoryStore:
-    """Writer of the memory files of one root. Threads and processes may share a directory."""
+    """Writes, reads, moves and removes memory files of one root, which others may use at the same time."""
 
     def __init__(self, root: Root, clock: Callable[[], float] = time.time) -> None:
         """Take a root, out of whose top no link may lead; `clock` gives seconds since the epoch."""
@@ -70,7 +70,7 @@ class MemoryStore:
         return path
 
     def path_of(self, memory_id: str) -> str:
-        """Return the path of a new memory's file."""
+        """Return the path of the file that a new memory gets."""
         return f"{self._folder}/{memory_id}.md"
 
     def checked_bytes(self, memory: Memory) -> bytes:
@@ -131,7 +131,7 @@ class MemoryStore:
         return tuple(removed)
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
-        """Restore a file with its old bytes, unless it exists, and return its path.
+        """Restore a removed file with its old bytes, unless these are there, and return its path.
 
         Raises StoreError, and MemoryExists for another file of that name.
         """
@@ -154,13 +154,13 @@ class MemoryStore:
             atomic.rewrite(directory, name, data, expected=expected, owner=way.owner)
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file. Raises StoreError."""
+        """Return the bytes of a memory file, given by its path. Raises StoreError."""
         folder, name = os.path.split(path)
         with atomic.explained(f"cannot read {path}"), self._open_folder(folder) as directory:
             return atomic.read(directory, name)
 
     def erase(self, snapshot: Snapshot, ids: Collection[str]) -> tuple[RemovedFile, ...]:
-        """Delete every file of these ids. Raises StoreError at the first that cannot be deleted."""
+        """Delete every file of these ids for good. Raises StoreError at the first that cannot be deleted."""
         return tuple(self._erase_file(path, name, id_) for path, name, id_ in _places_of(snapshot, ids))
 
     def sweep_temps(self) -> int:
@@ -174,7 +174,7 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def _open_folder(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
-        """Open a folder of the root during the block. Raises OSError, StoreError."""
+        """Open a folder of the root for the duration of the block. Raises OSError, StoreError."""
         directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
@@ -182,7 +182,7 @@ class MemoryStore:
             os.close(directory)
 
     def _reopen_folder(self) -> tuple[int, atomic.Owner | None]:
-        """Return the directory of new memories if it is the one opened last, without walking the path."""
+        """Open the directory of new memories if it is still the one opened last; -1 if not."""
         if self._known is None:
             return -1, None
         try:
@@ -196,7 +196,7 @@ class MemoryStore:
         return -1, None
 
     def _move_file(self, directory: str, name: str, folder: str, note: bytes) -> str:
-        """Move a file into a new trash folder, with its note; return its path there."""
+        """Move a file into a new folder of the trash, with its note if any; return its path there."""
         with atomic.explained(f"cannot move {directory}/{name}"), self._open_folder(directory) as source:
             kept_at = atomic.new_directory(folder)
             target = os.open(kept_at, atomic.DIRECTORY)
@@ -209,6 +209,7 @@ class MemoryStore:
         return os.path.join(kept_at, name)
 
     def _erase_file(self, directory: str, name: str, id_: str) -> RemovedFile:
+        """Delete a file for good, with a sync of its directory; return it as removed."""
         with atomic.explained(f"cannot delete {directory}/{name}"), self._open_folder(directory) as source:
             os.unlink(name, dir_fd=source)
             os.fsync(source)
@@ -241,7 +242,7 @@ def root_owned_files(root: Root) -> str:
 
 
 def _file_of_root_user(root: Root) -> str:
-    """Return a path in or above the folder of memories that belongs to the user root, or ""."""
+    """Return a path in or above the folder of new memories that belongs to the user root, or ""."""
     folder = os.path.join(root.top, root.folders[0])
     ways = [each for each in (os.path.dirname(folder), folder) if each != root.top]
     for path in filter(os.path.lexists, ways):
@@ -255,7 +256,7 @@ def _file_of_root_user(root: Root) -> str:
 
 
 def _places_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
-    """Return directory, name and id of each file of these ids."""
+    """Return directory, name and id of each file of these ids, also of older files of an id."""
     return [
         (listing.path, name, seen.memory.id)
         for listing in snapshot.listings
@@ -265,7 +266,7 @@ def _places_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str,
 
 
 def _device_and_inode(found: os.stat_result) -> tuple[int, int]:
-    """Return device and inode."""
+    """Return the device and inode of a status, which identify a directory."""
     return found.st_dev, found.st_ino
 
 

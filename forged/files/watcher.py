@@ -54,7 +54,7 @@ EVERYTHING = frozenset[str]()
 
 
 class Watcher:
-    """Calls `on_change(top, files)` in the event loop for each root that may have changed.
+    """Watches roots on disk and calls `on_change(top, files)` in the event loop for those that may change.
 
     `files` are the paths of changed memory files, or empty if any file may have changed. `state` is for
     status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is reported every 2 s) or
@@ -77,7 +77,7 @@ class Watcher:
         self._ended = False
 
     def state_of(self, top: str) -> str:
-        """Return how one root is watched, in the words of `state`."""
+        """Return how one root is watched for status, in the words of `state`."""
         trouble = self._troubles.get(top)
         return f"polling: {trouble.cause}" if trouble is not None and self.state == "inotify" else self.state
 
@@ -98,7 +98,7 @@ class Watcher:
             self._look_now.set()
 
     async def run(self) -> None:
-        """Watch and report roots until cancelled; restart after each failure."""
+        """Watch roots in a thread and report changes until cancelled; restart, or poll, after a failure."""
         thread = ThreadPoolExecutor(1, "forged-watcher")
         pause_s, self._ended = 0.0, False
         try:
@@ -130,7 +130,7 @@ class Watcher:
         session.result()
 
     def _watch_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch and report until the backend fails or the watcher is cancelled."""
+        """Watch and report, with renewed watches, until the backend fails or the watcher ends."""
         standing: _Watches | None = None
         try:
             while not self._ended:
@@ -144,7 +144,7 @@ class Watcher:
                 _await_closed()  # the handler of the failure needs an instance of inotify
 
     def _renew(self, old: _Watches | None, loop: asyncio.AbstractEventLoop) -> _Watches:
-        """Watch the directories that exist now; return the old watches if no new ones are possible."""
+        """Set watches on the directories that exist now and end the old ones, kept if that is impossible."""
         while True:
             _await_closed()
             places = WatchedPlaces(tuple(root for root in self._roots if root.top not in self._troubles))
@@ -182,7 +182,7 @@ class Watcher:
         )
 
     def _listen(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> None:
-        """Report changes until watches must be renewed."""
+        """Report changes of watched roots, and poll the others, until watches must be renewed."""
         polled_at = time.monotonic()
         while not self._look_now.is_set():
             swapped = self._take_changes(standing, loop)
@@ -194,7 +194,7 @@ class Watcher:
                 return
 
     def _take_changes(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report changes, if any occur within a time; return True if watches must be renewed."""
+        """Report changes that occur within half a second; return True if watches must be renewed."""
         changes = standing.notify.watch(_DEBOUNCE_MS, self._step_ms(), _LOOK_MS, self._look_now)
         if changes == "timeout":
             self._quiet, self._again = self._again, frozenset()
@@ -202,7 +202,7 @@ class Watcher:
         return self._report_changes(standing, changes, loop)
 
     def _take_last(self, old: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report the last events of old watches; return True if a directory appeared or disappeared."""
+        """Report the last events of replaced watches; return True if a directory appeared or disappeared."""
         old.mark.set()
         swapped, end = False, time.monotonic() + (_LAST_LOOKS_S if old.mark.is_there else 0)
         while True:
@@ -212,7 +212,7 @@ class Watcher:
                 return swapped
 
     def _report_changes(self, standing: _Watches, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report the roots of changes; return True if a directory appeared or disappeared."""
+        """Report the roots that changes touch; return True if a directory appeared or disappeared."""
         if not isinstance(changes, set):
             return False
         touched, swapped = standing.places.affected(changes)
@@ -224,7 +224,7 @@ class Watcher:
         return swapped
 
     def _step_ms(self) -> int:
-        """Return the pause before the next look."""
+        """Return the pause before the next look: shorter soon after a change or a request of an agent."""
         quiet_s = time.monotonic() - self.used_at
         return next((step_ms for limit_s, step_ms in _STEPS_MS if quiet_s < limit_s), _IDLE_STEP_MS)
 
@@ -239,7 +239,7 @@ class Watcher:
             self._look_now.set()
 
     def _handle_root_error(self, error: Exception) -> bool:
-        """Poll and report roots that an error names; return False if it names none."""
+        """Poll and report the roots that an error names; return False if none, or at a kernel limit."""
         cause = _cause(error)
         named = [root.top for root in self._roots if f'"{root.top}/' in cause]
         if not named or self._limit():
@@ -249,14 +249,14 @@ class Watcher:
         return True
 
     def _mark_unwatched(self, tops: Iterable[str], cause: str) -> None:
-        """Mark roots as not watched for a while; they are polled."""
+        """Mark roots as not watched for a minute; they are polled for so long."""
         fresh = {top: _WatchTrouble(cause, time.monotonic() + _TROUBLE_S) for top in tops}
         if fresh.keys() - self._troubles.keys():
             logger.warning("roots are polled roots=%d cause=%s", len(fresh), cause)
         self._troubles = {**self._troubles, **fresh}
 
     def _end_troubles(self, now: float) -> bool:
-        """End the trouble of roots that are due for a new attempt; return True if there are any."""
+        """Drop the trouble of roots that may be watched again now; return True if there are any."""
         over = [top for top, trouble in self._troubles.items() if trouble.until <= now]
         if over:
             self._troubles = {top: each for top, each in self._troubles.items() if top not in over}
@@ -274,12 +274,12 @@ class Watcher:
         return watch_refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
 
     def _set_watched(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
-        """Set the state to inotify with these directories, and report roots."""
+        """Set the state to inotify with these watched directories, and report touched roots."""
         self._set_state("inotify", watched)
         self._report(touched)
 
     def _set_state(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
-        """Set the state and the watched directories for status."""
+        """Set the state and the watched directories that status shows; log a new state."""
         self.watched = watched
         if state != self.state:
             level = logging.INFO if state in ("inotify", "stopped") else logging.WARNING
@@ -290,7 +290,7 @@ class Watcher:
         return {root.top: EVERYTHING for root in self._roots}
 
     def _report(self, touched: Mapping[str, frozenset[str]]) -> None:
-        """Call back for changed roots."""
+        """Call `on_change` for each of these roots, with its changed files."""
         for top, files in touched.items():
             self._on_change(top, files)
 
@@ -303,7 +303,7 @@ class _WatchTrouble(msgspec.Struct, frozen=True):
 
 
 class _Watches(msgspec.Struct, frozen=True):
-    """The current watches and their directories."""
+    """Watches of the backend with their directories, and the barrier that marks the end of events."""
 
     notify: RustNotify
     places: WatchedPlaces
@@ -316,7 +316,7 @@ class _Watches(msgspec.Struct, frozen=True):
 
 
 def _begin_watching(places: WatchedPlaces) -> _Watches | None:
-    """Watch existing directories; None if one disappeared meanwhile or may have been replaced."""
+    """Watch the existing directories; None if one disappeared or was replaced at this moment."""
     watched, mark = places.on_disk(), WatchBarrier()
     marks = [mark.path] if mark.is_there else []
     try:
@@ -352,7 +352,7 @@ def _cause(error: Exception) -> str:
 
 
 class Watched(msgspec.Struct, frozen=True, order=True):
-    """A directory under watch; equal values are the same directory at the same path."""
+    """A directory under watch, by path, device and inode, which tell if it was replaced."""
 
     path: str
     device: int
@@ -371,7 +371,7 @@ class WatchedPlaces:
                 self._structure.setdefault(directory, set()).add(root.top)
 
     def on_disk(self) -> frozenset[Watched]:
-        """Return the directories to watch now; unreadable ones are left to the scan."""
+        """Return the existing directories of these roots to watch; unreadable ones are left to the scan."""
         found = set[Watched]()
         for root in self._roots:
             nearest = next(filter(None, map(_watched_at, upwards(root.top))), None)
@@ -418,7 +418,7 @@ def below(root: Root) -> tuple[str, ...]:
 
 
 def _watched_at(path: str) -> Watched | None:
-    """Return the directory at a path with its device and inode, or None."""
+    """Return the readable directory at a path with its device and inode, else None."""
     try:
         status = os.stat(path)
     except OSError:
@@ -440,12 +440,12 @@ class WatchBarrier:
         self.is_there = self._descriptor >= 0 and os.path.exists(self.path)
 
     def set(self) -> None:
-        """Touch the file, which its watch reports; a write would not be reported."""
+        """Touch the barrier's file, so that its watch reports it after all earlier events."""
         if self.is_there:
             os.utime(self._descriptor)
 
     def is_in(self, changes: object) -> bool:
-        """Return True if the barrier is among the reported changes."""
+        """Return True if the barrier is among the reported changes: all earlier events are there then."""
         return isinstance(changes, set) and any(path == self.path for _, path in changes)
 
     def close(self) -> None:

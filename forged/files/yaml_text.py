@@ -27,7 +27,7 @@ _ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
 
 
 def load(text: str, known: Collection[str]) -> Header:
-    """Parse a header, whose only line end is LF; text of unknown keys stays verbatim.
+    """Parse YAML front matter with LF line ends into `known` keys; lines of other keys stay verbatim.
 
     Raises MemoryFormatError.
     """
@@ -44,7 +44,7 @@ def load(text: str, known: Collection[str]) -> Header:
 
 
 class _HeaderReader:
-    """Reader of front matter in one walk over its YAML events."""
+    """Reads front matter in one walk over its YAML events, within limits of depth and number."""
 
     def __init__(self, text: str, known: Collection[str]) -> None:
         self._known = known
@@ -54,7 +54,7 @@ class _HeaderReader:
         self._line = 0  # the last line with a part of a value
 
     def values(self) -> Header:
-        """Read the whole header: values of known keys, and the lines of all others."""
+        """Read the whole header: values of known keys, all keys, and the lines of the unknown ones."""
         self._take()
         event = self._take()
         if isinstance(event, yaml.StreamEndEvent):
@@ -82,13 +82,13 @@ class _HeaderReader:
         return Header(known, extra, tuple(keys))
 
     def _unowned(self, owned: set[int], indent: int) -> str:
-        """Return the lines that belong to no known key."""
+        """Return the lines that belong to no known key, without the header's indent; "" if all are blank."""
         rest = [line for number, line in enumerate(self._lines) if number not in owned]
         text = "".join(line.removeprefix(" " * indent) for line in rest)
         return text if text.strip() else ""
 
     def _take(self) -> yaml.Event:
-        """Return the next event. Raises MemoryFormatError for an unsafe one or too many."""
+        """Return the next YAML event. Raises MemoryFormatError for an alias, anchor or tag, or too many."""
         event = next(self._events)
         self._count += 1
         if self._count > MAX_EVENTS:
@@ -102,7 +102,7 @@ class _HeaderReader:
         return event
 
     def _read_value(self, event: yaml.Event, depth: int) -> Value:
-        """Return the value that begins with an event: text, tuple, dict or None."""
+        """Return the value that begins with an event: text, tuple, dict or None; refuses deep nesting."""
         if depth > MAX_DEPTH:
             raise MemoryFormatError("the front matter is nested too deeply")
         if isinstance(event, yaml.ScalarEvent):
@@ -117,7 +117,7 @@ class _HeaderReader:
         return tuple(items)
 
     def _pairs(self, depth: int) -> Iterator[tuple[str, int, Value]]:
-        """Yield key, its line and its value of a mapping; a repeated key is refused."""
+        """Yield each key of a YAML mapping with its line and value; refuses a repeated key."""
         keys: set[str] = set()
         while not isinstance(event := self._take(), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
@@ -129,7 +129,7 @@ class _HeaderReader:
         self._note_last_line(event)
 
     def _note_last_line(self, event: yaml.Event) -> None:
-        """Take note of the last line of a collection."""
+        """Record the last line of a list or mapping, which belongs to its key."""
         # The end of a block collection is reported with the next token, lines later; that of a flow
         # collection at its bracket, and only brackets have a width.
         start, end = _marks(event)
@@ -138,12 +138,13 @@ class _HeaderReader:
 
 
 def _last_line(event: yaml.ScalarEvent) -> int:
+    """Return the number of the last line with a part of a scalar."""
     start, end = _marks(event)
     return end.line - 1 if end.column == 0 and end.line > start.line else end.line
 
 
 def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | yaml._yaml.Mark]:
-    """Return the positions where an event starts and ends."""
+    """Return the positions in the text where a YAML event starts and ends."""
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark, event.end_mark
@@ -157,14 +158,14 @@ _MOST_ENTRIES = 256
 
 
 class RepairedHeader(msgspec.Struct, frozen=True):
-    """A header made readable. `faults` are line numbers, from 1, each with a sentence."""
+    """Front matter made readable, and its `faults`: line numbers, from 1, each with a sentence."""
 
     text: str
     faults: tuple[tuple[int, str], ...]
 
 
 def repair_header(text: str) -> RepairedHeader:
-    """Return a header that `load` can read; invalid YAML becomes plain texts or comments.
+    """Return front matter that `load` can read; keys with invalid YAML become plain texts or comments.
 
     Raises MemoryFormatError for a line that belongs to no key, more than 256 keys, or none.
     """
@@ -205,7 +206,7 @@ def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
 
 
 def _is_entry(lines: Iterable[str]) -> bool:
-    """Return True if these lines are valid YAML with one key."""
+    """Return True if these lines are valid YAML with exactly one key."""
     try:
         return len(load("".join(f"{line}\n" for line in lines), ()).keys) == 1
     except MemoryFormatError:
@@ -213,7 +214,7 @@ def _is_entry(lines: Iterable[str]) -> bool:
 
 
 def _in_quotes(line: str) -> str:
-    """Return a line with its value in quotes; an indenting tab becomes four blanks."""
+    """Return a line of YAML with its value in quotes; an indenting tab becomes four blanks."""
     found = _LINE.fullmatch(line)
     assert found is not None
     value = found[3].strip()

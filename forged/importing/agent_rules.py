@@ -59,7 +59,7 @@ def batch_of_rules(text: str, *, where: str, scope: str, folder: str = "") -> Im
 def _item_of(
     statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
 ) -> ImportItem:
-    """Return the item of a statement, with a category by its lead and headings."""
+    """Return a rule's statement as item: text with headings, category by its words or scope, and cues."""
     statement_said = _text_with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
     category = category_of(statement.lead, *statement.headings) or default.value
@@ -76,7 +76,7 @@ def _text_with_headings(statement: MarkdownStatement, above: tuple[str, ...]) ->
 
 
 def _skipped_imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedPart]:
-    """Return a skipped item for each file that a statement includes."""
+    """Return a skipped part for each file that a statement imports by `@path`, as it is not read."""
     at = f"{where}:{statement.first + skipped}"
     return [
         SkippedPart(at, f"{name}, which it includes, is not read; import that file separately")
@@ -129,7 +129,7 @@ def _header_end(lines: Sequence[str], at: int) -> int:
 
 
 def _cues_of_header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedPart]]:
-    """Return the cues of front matter lines, and a skipped item for each unknown key."""
+    """Return cues from front matter: description and file patterns; and a skipped part per unknown key."""
     values, left = dict[str, list[str]](), list[SkippedPart]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):

@@ -34,7 +34,7 @@ _RELATIONS = {
 
 
 class _NoteHeader(msgspec.Struct, frozen=True):
-    """Front matter of a basic-memory note."""
+    """Title, permalink, type, tags and times from the front matter of a basic-memory note."""
 
     title: str
     permalink: str
@@ -92,7 +92,7 @@ def _batch_of_parts(
 
 
 def _item_of(statement: MarkdownStatement, about: _NoteHeader, where: str, scope: str) -> ImportItem:
-    """Return the item of an observation or another statement, after the title and with missing tags."""
+    """Return an observation or other statement as item: after the note's title, with tags that it lacks."""
     observation = _OBSERVATION.fullmatch(statement.text)
     telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
     kind, text = "", msgspec.structs.replace(statement, headings=telling).said

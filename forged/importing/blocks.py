@@ -46,7 +46,7 @@ class MarkdownBlock(msgspec.Struct, frozen=True):
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, with any line ends."""
+    """Split a text into lines at LF, CRLF or CR, without a byte order mark."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -108,7 +108,7 @@ def _comment_end(lines: Sequence[str], at: int) -> int:
 
 
 def _tool_end(lines: Sequence[str], at: int) -> int:
-    """Return the index after another tool's block that begins here, else `at`."""
+    """Return the index after a block that a memory tool inserted in tags here, else `at`."""
     tag = _TOOL.match(lines[at])
     if tag is None:
         return at

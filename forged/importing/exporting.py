@@ -25,7 +25,7 @@ _ODD = re.compile(r"[^\w.-]|^\.+")
 
 
 class RootCopy(msgspec.Struct, frozen=True):
-    """Files of one root by name and bytes, to export, and the files that are left out."""
+    """Memory files of one root as names and bytes, to export, and the files that are left out."""
 
     root: Root
     files: tuple[tuple[str, bytes], ...]
@@ -149,7 +149,7 @@ def _write_file(top: int, below: str, data: bytes, owner: atomic.Owner | None) -
 
 
 def _swap_in(fresh: str, target: str) -> None:
-    """Rename a complete export to its target, and delete an older one."""
+    """Rename a complete export to its target, and delete the older export that was there."""
     old = f"{fresh}.old"
     if os.path.lexists(target):
         os.rename(target, old)

@@ -37,7 +37,7 @@ _EARLIEST_MS = 946_684_800_000  # a smaller epoch is in seconds
 
 
 def decoded(data: bytes) -> Json:
-    """Return the value of a JSON text. Raises MemoryFormatError."""
+    """Decode a JSON file, with or without a byte order mark. Raises MemoryFormatError."""
     try:
         found: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -46,13 +46,13 @@ def decoded(data: bytes) -> Json:
 
 
 def is_mem0(found: Json) -> bool:
-    """Return True for an export of mem0."""
+    """Return True for decoded JSON in the form of an export of mem0."""
     entries = _mem0_entries(found)
     return any(isinstance(each, dict) and "id" in each and "memory" in each for each in entries[:20])
 
 
 def is_claude_mem(found: Json) -> bool:
-    """Return True for an export of claude-mem."""
+    """Return True for decoded JSON in the form of an export of claude-mem."""
     return isinstance(found, dict) and isinstance(found.get("observations"), list)
 
 
@@ -88,7 +88,7 @@ def _mem0_entries(found: Json) -> list[Json]:
 
 
 def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> ImportItem:
-    """Return the item of a mem0 entry with this text."""
+    """Return a mem0 entry as item: this text, category by its categories or scope, and its times."""
     kinds = [each for each in _as_list(entry.get("categories")) if isinstance(each, str)]
     created = _as_time(entry.get("created_at"))
     category = category_of(*kinds) or memory.default_category(scope).value
@@ -99,7 +99,7 @@ def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> ImportItem:
 
 
 def _unused_fields(entry: Entry, where: str) -> Iterator[SkippedPart]:
-    """Yield a skipped item that names the fields of an entry without a place in a memory."""
+    """Yield a skipped part that names the filled fields of a mem0 entry that memories do not have."""
     names = [
         name for name, value in entry.items() if name not in _MEM0_USED and value not in (None, "", [], {})
     ]
@@ -137,7 +137,7 @@ def batch_of_claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
 
 
 def _observation_item(entry: Entry, where: str, scope: str) -> ImportItem | None:
-    """Return the item of an observation, or None if it has no text."""
+    """Return a claude-mem observation as item of title, story and facts; None without any text."""
     title, story = (
         _first_text(entry, "title"),
         _first_text(entry, "narrative") or _first_text(entry, "text", "subtitle"),
@@ -153,7 +153,7 @@ def _observation_item(entry: Entry, where: str, scope: str) -> ImportItem | None
 
 
 def _claude_mem_item(entry: Entry, text: str, category: str, where: str, scope: str) -> ImportItem:
-    """Return an item with the time and the repository of a claude-mem entry."""
+    """Return an item with this text and category, and the time and repository of a claude-mem entry."""
     created = _as_time(entry.get("created_at_epoch")) or _as_time(entry.get("created_at"))
     project = _first_text(entry, "project")
     return ImportItem(
@@ -184,7 +184,7 @@ def _as_list(value: Json) -> Sequence[Json]:
 
 
 def _as_texts(value: Json) -> list[str]:
-    """Return the texts of a list, which may itself be JSON in a text."""
+    """Return the texts of a list, of a list in a JSON text, or of a single text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = decoded(value.encode("utf-8", "replace"))

@@ -60,7 +60,7 @@ class MarkdownStatements(msgspec.Struct, frozen=True):
 
 
 def cut(text: str) -> MarkdownStatements:
-    """Cut a Markdown text into statements, each with its headings."""
+    """Cut a Markdown text into statements with their headings and leads, and list the parts left out."""
     one = _StatementCollector()
     for block in blocks(lines_of(text)):
         one.add(block)
@@ -124,7 +124,7 @@ class _StatementCollector:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
     def _add_block(self, block: MarkdownBlock) -> None:
-        """Add a block as a statement, joined to the lead before it."""
+        """Add a block as a statement: joined to a lead before steps, table or code; a bullet has the lead."""
         lead, said = self._lead, _block_text(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False

@@ -87,5 +87,5 @@ def is_memory_folder(path: str) -> bool:
 
 
 def _skipped_batch(where: str, why: str) -> ImportBatch:
-    """Return a batch with one skipped item."""
+    """Return a batch without items and with one skipped part."""
     return ImportBatch((), (SkippedPart(where, why),))

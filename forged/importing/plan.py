@@ -22,7 +22,7 @@ class Destination(msgspec.Struct, frozen=True, order=True):
 
 
 class PlannedItem(msgspec.Struct, frozen=True):
-    """Item with its new id and its destination."""
+    """Item to import with its destination, and its own id or one made of its text."""
 
     place: Destination
     memory_id: str
@@ -84,7 +84,7 @@ def plan_links(
 
 
 def _destination(item: ImportItem, places: RepositoryPaths) -> Destination | None:
-    """Return the destination of an item, or None if its repository is unknown."""
+    """Return the workspace and scope to import an item into, or None if its repository is unknown."""
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
         return Destination(places.workspace, scope)

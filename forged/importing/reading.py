@@ -46,7 +46,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str, asked: ReadOptions) -> ImportBatch:
-    """Return the items of a file or folder, and the parts skipped. Raises WorkspaceError."""
+    """Detect the format of a file or folder; return its items and skipped parts. Raises WorkspaceError."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
@@ -100,7 +100,7 @@ def _size_limit_in(folders: Container[str], where: str) -> int:
 
 
 def _batch_of_wanted(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
-    """Return the batch of all files below a folder that `wanted` gives a size limit."""
+    """Read all files below a folder that `wanted` gives a size limit, into one batch."""
     walk = Walk(top, wanted, with_memories=form == "forge")
     asked = msgspec.structs.replace(asked, form=asked.form or form)
     parts: list[ImportBatch] = []
@@ -160,7 +160,7 @@ def _batch_of_export(top: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _batch_of_file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
-    """Return the batch of a file, None for an unknown format. Raises MemoryFormatError."""
+    """Read a file by the given or detected format, None for an unknown one. Raises MemoryFormatError."""
     form = asked.form or _detect_form(source, alone=alone)
     if form == "rules":
         found = _batch_of_agent_rules(source, asked)
@@ -200,7 +200,7 @@ def _detect_form(source: SourceFile, *, alone: bool) -> str:
 
 
 def _form_of_json(data: bytes) -> str:
-    """Return the format of a JSON file, or ""."""
+    """Return "mem0" or "claude-mem" for the bytes of such an export, else ""."""
     document = json_exports.decoded(data)
     if json_exports.is_claude_mem(document):
         return "claude-mem"
@@ -226,7 +226,7 @@ def _batch_of_memory(source: SourceFile, scope: str, repo: str = "") -> ImportBa
 
 
 def _stated_scope(source: SourceFile) -> str:
-    """Return the scope that a memory file states, as its folder proves nothing."""
+    """Return the scope that a memory file's front matter states: user, or else repo."""
     try:
         values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
     except MemoryFormatError:
@@ -251,7 +251,7 @@ def _batch_of_agent_rules(source: SourceFile, asked: ReadOptions) -> ImportBatch
 
 
 def _with_time(item: ImportItem, source: SourceFile) -> ImportItem:
-    """Return an item with the file's time unless it has its own."""
+    """Return an item with the file's name, and with its modification time unless it has a time."""
     created = item.created_at or utc(source.changed)
     return msgspec.structs.replace(
         item, created_at=created, updated_at=item.updated_at or created, source=source.name

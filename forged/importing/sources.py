@@ -56,7 +56,7 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 def read_file(path: str, where: str, most: int, *, follow: bool = False) -> SourceFile:
-    """Read a file of at most `most` bytes, displayed as `where`. Raises MemoryFormatError."""
+    """Read a regular file of at most `most` bytes; a link only with `follow`. Raises MemoryFormatError."""
     try:
         fd = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
     except OSError as error:
@@ -77,7 +77,7 @@ def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Sour
 
 
 class Walk:
-    """Iterates over the wanted files below a folder, sorted by name; `left` has the skipped ones."""
+    """Iterates over the wanted files below a folder within limits, by name; `left` has those skipped."""
 
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
         """Take `wanted`, which returns the size limit for a path below the top, or 0."""
@@ -92,7 +92,7 @@ class Walk:
         yield from self._files_below(self._top, "", 0)
 
     def _files_below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
-        """Yield the wanted files below a folder, to a limited depth."""
+        """Yield the wanted files below a folder, to a limited depth; note deeper folders as skipped."""
         if depth > MOST_DEPTH:
             self.left.append(SkippedPart(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
@@ -106,14 +106,14 @@ class Walk:
                 yield from self._files_of_entry(entry, where, most)
 
     def _files_of_folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
-        """Yield the wanted files of a subfolder, unless it is one to pass by."""
+        """Yield the wanted files of a subfolder, unless it is passed by or has memories of forged."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedPart(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._files_below(entry.path, f"{where}/", depth + 1)
 
     def _listed(self, folder: str, below: str) -> list[os.DirEntry[str]]:
-        """Return the sorted entries of a folder, within the limit of all entries."""
+        """Return a folder's sorted entries within the walk's limit of entries; note what is left out."""
         room = MOST_ENTRIES - self._entries
         try:
             with os.scandir(folder) as entries:
@@ -131,7 +131,7 @@ class Walk:
         return sorted(found[:room], key=lambda entry: entry.name)
 
     def _files_of_entry(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
-        """Yield a file, or note it as skipped if it cannot be read within the limits."""
+        """Yield an entry's file, or note it as skipped: a link, unreadable, or beyond the limits."""
         if entry.is_symlink():
             self.left.append(SkippedPart(where, "a symbolic link; import the file that it points to"))
             return
@@ -150,7 +150,7 @@ class Walk:
 
 
 def repository_of(folder: str, home: str) -> str:
-    """Return the top of the repository that contains a folder, by its `.git`, or "".
+    """Return the top of the repository that contains a folder, by its `.git`, "" without one below `home`.
 
     The daemon decides by its own rules which memories count there.
     """
@@ -163,7 +163,7 @@ def repository_of(folder: str, home: str) -> str:
 
 
 def _is_printable(name: str) -> bool:
-    """Return True for a name that can be printed."""
+    """Return True for a name that is valid UTF-8, so that it can be printed."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ MOST_CHARS = 16_000
 
 
 class ItemLink(msgspec.Struct, frozen=True):
-    """Link from an imported item to the item that has this key."""
+    """Link of an imported item to the item that has this key, with the kind of relationship."""
 
     key: str
     relationship: str
@@ -57,7 +57,7 @@ class SkippedPart(msgspec.Struct, frozen=True, order=True):
 
 
 class ImportBatch(msgspec.Struct, frozen=True):
-    """Items and skipped parts of one or several sources; `formats` counts files by format."""
+    """Items and skipped parts read from one or several sources; `formats` counts files by format."""
 
     items: tuple[ImportItem, ...] = ()
     left: tuple[SkippedPart, ...] = ()
@@ -65,12 +65,12 @@ class ImportBatch(msgspec.Struct, frozen=True):
 
 
 def id_of_text(text: str) -> str:
-    """Return the id of an imported text, always the same, so that an import can be repeated."""
+    """Return a memory id derived from the normalised text, so that a repeated import finds it."""
     digest = hashlib.blake2b(normalised(text).encode("utf-8", "replace"), digest_size=16).digest()
     return f"mem_{uuid.UUID(bytes=digest, version=5)}"
 
 
 def fitting_cues(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return as many cues as a memory may have, each cut to the limit and once."""
+    """Return distinct non-empty cues in one line each, cut to the allowed length and number."""
     cut = (" ".join(line.split())[:MOST_CUE_CHARS].rstrip() for line in lines)
     return tuple(dict.fromkeys(filter(None, cut)))[:MOST_CUES]

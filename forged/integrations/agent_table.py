@@ -15,7 +15,7 @@ ServerEnv = Literal["passed", "named", "written"]
 
 
 class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Row of agents.toml: the way to connect one agent; that file documents its keys."""
+    """Row of agents.toml: programs, files, settings and hooks of one agent; that file documents the keys."""
 
     title: str
     program: str
@@ -50,5 +50,5 @@ def agent_rows() -> dict[str, AgentRow]:
 
 
 def template(name: str) -> str:
-    """Return the text of a template file of the plug-in."""
+    """Return the text of a template in the folder `plugin`, by its name."""
     return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

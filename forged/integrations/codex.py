@@ -29,7 +29,7 @@ def is_on(folder: str, plugin: str) -> bool:
 
 
 def hook_trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
-    """Return `given` if Codex trusts all these hooks as they are, else `missing`. Raises IntegrationError."""
+    """Return `given` if Codex's record has the hash of each of these hooks. Raises IntegrationError."""
     section = _read_config(folder).get("hooks")
     states = section.get("state") if isinstance(section, dict) else None
     if not isinstance(states, dict):
@@ -43,7 +43,7 @@ def hook_trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trus
 
 
 def _hash(event: str, group: object) -> str:
-    """Return Codex's hash of a hook: all its settings as JSON, keys sorted, without blanks."""
+    """Compute the hash that Codex stores for a trusted hook: event and settings as compact, sorted JSON."""
     one = {"async": False, **group["hooks"][0]} if isinstance(group, dict) else {}
     identity = {"event_name": event, "hooks": [one]}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -56,7 +56,7 @@ def _snake_case(event: str) -> str:
 
 
 def _read_config(folder: str) -> dict[str, object]:
-    """Return config.toml of a Codex folder; empty if there is none. Raises IntegrationError."""
+    """Read config.toml in Codex's folder; empty if there is none. Raises IntegrationError if unreadable."""
     path = os.path.join(folder, "config.toml")
     try:
         return tomllib.loads(file_io.read(path) or "")

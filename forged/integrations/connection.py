@@ -23,7 +23,7 @@ from forged.integrations.record import AgentRecord
 
 
 def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Connect an agent, or bring its connection up to date; yield each step as a sentence."""
+    """Connect or update an agent and check the result, unless a person switched forged off; yield steps."""
     now = status.state(machine, row, exact=True)
     if now.connection == "connected":
         yield "is connected already"
@@ -45,7 +45,7 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Remove the connection of an agent and its record, and nothing else; yield each step."""
+    """Remove forged's plug-in, files or entries from an agent, and setup's record of it; yield each step."""
     if row.way == "plugin":
         yield from _uninstall(machine, row)
     elif row.way == "file":
@@ -56,7 +56,7 @@ def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
-    """Return the steps of connecting this agent, as sentences."""
+    """Describe what `connect` would do to an agent, as sentences for a plan; nothing is changed."""
     events = ", ".join(row.events)
     if row.way == "plugin":
         commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
@@ -74,7 +74,7 @@ def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
 
 
 def is_recorded(machine: Machine, agent: str) -> bool:
-    """Return True if setup has changed anything for this agent."""
+    """Return True if setup's record has changes for this agent, which a removal undoes."""
     return agent in record.load(machine).agents
 
 
@@ -84,13 +84,13 @@ def owns_service(machine: Machine) -> bool:
 
 
 def record_service(machine: Machine, *, installed: bool) -> None:
-    """Record whether setup installed the systemd units."""
+    """Record in setup's file if setup has installed systemd's units, which a removal then uninstalls."""
     _make_data_folder(machine)
     record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
 
 
 def remove_own_files(machine: Machine) -> Iterator[str]:
-    """Remove forged's own files and the record, once that has no agent and no service; yield a sentence."""
+    """Remove the plug-in's folder and setup's record, once no agent and no service is recorded; yield it."""
     known = record.load(machine)
     if known.agents or known.service:
         return
@@ -116,7 +116,7 @@ def _folders_above(name: str) -> Iterator[str]:
 
 
 def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterator[str]:
-    """Install the plug-in by the agent's own commands; yield the step."""
+    """Write the plug-in's folder, let the agent install it by its own commands, and record it; yield that."""
     if not now.program:
         raise IntegrationError(
             f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
@@ -136,7 +136,7 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
 
 
 def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Remove the plug-in by the agent's own commands; yield the step."""
+    """Let the agent remove the plug-in by its own commands, and check that it is gone; yield the result."""
     program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
     if not program or not os.access(program, os.X_OK):
         raise IntegrationError(
@@ -154,7 +154,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _call_ignoring_failure(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
-    """Run an agent's command whose failure does not matter, because the state is read afterwards."""
+    """Run an agent's command and ignore its failure: the caller checks the agent's state afterwards."""
     try:
         harness.call(machine, row, program, arguments)
     except IntegrationError:
@@ -162,7 +162,7 @@ def _call_ignoring_failure(machine: Machine, row: AgentRow, program: str, argume
 
 
 def _write_plugin_folder(machine: Machine) -> None:
-    """Write the folder of the plug-in; unchanged files are left alone."""
+    """Write the plug-in's files in forged's data folder, where agents install it from, if they differ."""
     try:
         file_io.make_folders(machine.plugin)
     except OSError as error:
@@ -177,7 +177,7 @@ def _write_plugin_folder(machine: Machine) -> None:
 
 
 def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Write forged's own files into the agent's folder; yield each step."""
+    """Write and record the plug-in's files in the folder of an agent without installer; yield each step."""
     for name, text in rendering.files(row, machine).items():
         path = os.path.join(machine.folder(row), name)
         _write_and_record(machine, row, path, text)
@@ -185,7 +185,7 @@ def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Remove forged's own files from the agent's folder; yield each step."""
+    """Remove the plug-in's files from the folder of an agent without installer; yield each step."""
     for name in rendering.files(row, machine):
         path = os.path.join(machine.folder(row), name)
         if os.path.lexists(path):
@@ -194,7 +194,7 @@ def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Write forged's entries into the agent's settings, in place of older ones; yield each step."""
+    """Replace forged's entries in an agent's settings files by current ones, and record it; yield steps."""
     for path, wanted in status.settings(machine, row).items():
         before, head = file_io.read(path), _file_head(machine, row, path)
         try:
@@ -211,7 +211,7 @@ def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Remove forged's entries from the agent's settings; yield each step."""
+    """Remove forged's entries from an agent's settings, and files that setup made for them; yield steps."""
     for path in status.settings(machine, row):
         before = file_io.read(path)
         if before is None or not before.strip():
@@ -233,7 +233,7 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
 def _write_and_record(
     machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()
 ) -> None:
-    """Write a file, and record it with the folders and containers made for it."""
+    """Write an agent's file; record it if it is new, with the folders and JSON containers made for it."""
     before, known = file_io.read(path), _agent_record(machine, row)
     folders = file_io.write(path, text, before)
     done = AgentRecord(
@@ -246,12 +246,12 @@ def _write_and_record(
 
 
 def _manual_lines(wanted: tuple[entries.SettingsEntry, ...]) -> str:
-    """Return the entries as the text of a file, for a person to copy."""
+    """Return forged's entries as JSON text, for a person to copy into settings that setup cannot edit."""
     return entries.add("", wanted, {})[0]
 
 
 def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
-    """Return the members with which a new settings file at this path begins."""
+    """Return the members, such as a version, with which a new settings file of the agent has to begin."""
     return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
 
 
@@ -259,17 +259,17 @@ def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
 
 
 def _agent_record(machine: Machine, row: AgentRow) -> AgentRecord:
-    """Return the recorded changes for an agent; empty ones if there are none."""
+    """Return setup's record of its changes for an agent; an empty one if there is none."""
     return record.load(machine).agents.get(row.name, AgentRecord())
 
 
 def _made_containers(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
-    """Return the containers that setup made in a settings file."""
+    """Return the paths of the JSON containers that setup made in an agent's settings file."""
     return _agent_record(machine, row).made.get(path, ())
 
 
 def _record_changes(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
-    """Record the changes for an agent, or remove the record and its empty folders."""
+    """Save setup's record of an agent; with None remove it, and the empty folders made for that agent."""
     known = record.load(machine)
     if done is None:
         for folder in reversed(_agent_record(machine, row).folders):

@@ -21,7 +21,7 @@ Head = Mapping[str, int]
 
 
 class SettingsEntry(msgspec.Struct, frozen=True):
-    """One entry of forged in an agent's settings; `key` is empty for an item of an array."""
+    """One entry of forged (hook or MCP server) in an agent's settings; `key` is empty in an array."""
 
     path: Path
     key: str
@@ -29,11 +29,11 @@ class SettingsEntry(msgspec.Struct, frozen=True):
 
 
 class UnfitSettings(ValueError):  # noqa: N818 - reads as the state it names
-    """The settings do not have the agent's own form; the message is the difference."""
+    """An agent's settings have no place for forged's entries: another type, or the key is taken."""
 
 
 def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, tuple[Path, ...]]:
-    """Return the text with the entries, and the containers that were made for them.
+    """Return settings text with forged's entries added, and paths of the JSON containers made for them.
 
     A blank text becomes a new document that begins with `head`, and the container `()`. Raises NotJson and
     UnfitSettings.
@@ -48,7 +48,7 @@ def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, t
 
 
 def remove(text: str, made: Collection[Path], head: Head) -> str:
-    """Return the text without forged's entries and without the containers that are empty now."""
+    """Return settings text without forged's entries, and without containers in `made` that are empty now."""
     if _is_blank(text):
         return text
     while (found := next(_own_entries(text), None)) is not None:
@@ -59,28 +59,28 @@ def remove(text: str, made: Collection[Path], head: Head) -> str:
 
 
 def has_entries(text: str) -> bool:
-    """Return True if the text has entries of any installation of forged."""
+    """Return True if settings text has an entry that runs forged, of any installation or version."""
     if not any(program in text for program in _PROGRAMS):
         return False
     return next(_own_entries(text), None) is not None
 
 
 def has_all(text: str, entries: Sequence[SettingsEntry], *, exact: bool = True) -> bool:
-    """Return True if the text has exactly these entries of forged; `exact`: also their environment."""
+    """Return True if forged's entries in a text are just the given ones; `exact` compares `env`, too."""
     wanted = [_comparable(entry.value, exact=exact) for entry in entries]
     found = [_comparable(parent.values[number].value, exact=exact) for parent, number in _own_entries(text)]
     return len(found) == len(wanted) and all(value in found for value in wanted)
 
 
 def _comparable(value: object, *, exact: bool) -> object:
-    """Return an entry without its environment, unless `exact`."""
+    """Return an entry as it is compared with others: without its `env`, unless `exact`."""
     if exact or not isinstance(value, dict):
         return value
     return {key: each for key, each in value.items() if key != "env"}
 
 
 def _insert_entry(text: str, entry: SettingsEntry, made: list[Path]) -> str:
-    """Return the text with one entry; add the containers made for it to `made`."""
+    """Return settings text with an entry; add new containers to `made`. Raises UnfitSettings."""
     node = parse(text)
     if node.kind != "{":
         raise UnfitSettings("it contains no object")
@@ -102,7 +102,7 @@ def _insert_entry(text: str, entry: SettingsEntry, made: list[Path]) -> str:
 
 
 def _nested(entry: SettingsEntry, depth: int) -> object:
-    """Return the entry inside the containers below `depth`."""
+    """Return an entry's value wrapped in the JSON containers of its path that are below `depth`."""
     value: object = {entry.key: entry.value} if entry.key else [entry.value]
     for name in reversed(entry.path[depth:]):
         value = {name: value}
@@ -110,7 +110,7 @@ def _nested(entry: SettingsEntry, depth: int) -> object:
 
 
 def _without_container(text: str, path: Path) -> str:
-    """Return the text without the container at this path, if that is empty."""
+    """Return settings text without the JSON container at a path, if it is empty and has no comment."""
     node: Node | None = parse(text)
     for key in path[:-1]:
         node = node.member(key) if node else None
@@ -121,7 +121,7 @@ def _without_container(text: str, path: Path) -> str:
 
 
 def _without_head(text: str, head: Head) -> str:
-    """Return the original blank text, if nothing was added to the document."""
+    """Return the blanks of before `add`, if the document has only its head now, else the text as it is."""
     node = parse(text)
     is_alone = not text[: node.start].strip() and "/" not in text[node.start : node.end]
     return text[node.end :] if is_alone and node.value == head else text
@@ -133,7 +133,7 @@ def _is_blank(text: str) -> bool:
 
 
 def _own_entries(text: str) -> Iterator[tuple[Node, int]]:
-    """Yield forged's entries: for each the container, and the entry's number in it."""
+    """Yield each hook and MCP server of forged in a settings text: its container, and its number in it."""
     root = parse(text)
     for name, node in zip(root.keys, root.values, strict=False):
         if name in {"mcpServers", "servers"}:
@@ -144,7 +144,7 @@ def _own_entries(text: str) -> Iterator[tuple[Node, int]]:
 
 
 def _runs_forged(value: object) -> bool:
-    """Return True if an entry runs a program of forged, or has only such hooks."""
+    """Return True if the value of a settings entry runs a program of forged, or has only such hooks."""
     if not isinstance(value, dict):
         return False
     if isinstance(inner := value.get("hooks"), list):

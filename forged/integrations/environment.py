@@ -25,7 +25,7 @@ TURNS, _TURNS_A_CALL, _TEXT_TOKENS = 40, 4, 1_500
 
 
 class ModelServer(msgspec.Struct, frozen=True):
-    """A model server that answers here. `base_url` is its value in the configuration."""
+    """A model server that answers on loopback: its name, its URL for the configuration, and its models."""
 
     name: str
     base_url: str
@@ -33,7 +33,7 @@ class ModelServer(msgspec.Struct, frozen=True):
 
 
 class ClassifierProgram(msgspec.Struct, frozen=True):
-    """A program that could classify, with its cost for a day of `TURNS` turns."""
+    """An installed agent that could classify turns, with calls and tokens for a day of `TURNS` turns."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ SERVERS: Mapping[str, tuple[int, str, str, str]] = {
 
 
 def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[ModelServer, ...]:
-    """Return the model servers that answer on loopback."""
+    """Ask the known ports on loopback (Ollama, LM Studio) for models; return the servers that answer."""
     found = []
     for name, (port, path, section, field) in (SERVERS if known is None else known).items():
         names = _ask_models(port, path, section, field)
@@ -58,12 +58,12 @@ def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tup
 
 
 def keys(machine: Machine) -> tuple[str, ...]:
-    """Return the names of set environment variables that hold API keys."""
+    """Return the names of the environment variables with API keys that are set; their values are not read."""
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 
 def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[ClassifierProgram, ...]:
-    """Return the installed agents that could classify, with the cost; none does before you configure it."""
+    """Return the installed agents that could classify turns if configured, with the cost for a day."""
     calls = TURNS // _TURNS_A_CALL
     return tuple(
         ClassifierProgram(_config_name(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
@@ -73,13 +73,13 @@ def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier
 
 
 def _config_name(agent: str) -> str:
-    """Return the program's name in the configuration; some need a model in it."""
+    """Return the value for `classifier` that selects an agent's program, with MODEL where it needs one."""
     name = f"cli:{agent}"
     return f"{name}/MODEL" if config.unusable_reason("classifier", name) else name
 
 
 def _ask_models(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
-    """Return the names of a server's models on this port; None if it does not answer in time."""
+    """Ask a server on a port of loopback for its models; None if it gives no valid answer within 0.5 s."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
     ends = time.monotonic() + _WITHIN_S
     try:

@@ -23,7 +23,7 @@ class IntegrationError(ForgedError):
 
 
 def read(path: str) -> str | None:
-    """Return the text of a file of this user; None if it does not exist. Raises IntegrationError."""
+    """Return the text of a file; None if it does not exist. Raises IntegrationError if unfit or not ours."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -49,7 +49,7 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str, before: str | None) -> list[str]:
-    """Write a file if its content is still `before` (None: no file); return the folders made for it."""
+    """Write a file atomically if its content is still `before` (None: no file); return new folders."""
     target = os.path.realpath(path)
     try:
         made = make_folders(os.path.dirname(target))
@@ -63,7 +63,7 @@ def write(path: str, text: str, before: str | None) -> list[str]:
 
 
 def make_folders(folder: str) -> list[str]:
-    """Make a folder and its parents; return those that were new, from the top."""
+    """Make a folder and its missing parents, private to the user; return the new ones, from the top."""
     missing = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -74,7 +74,7 @@ def make_folders(folder: str) -> list[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file if it exists."""
+    """Remove a file or link; a missing one is no error. Raises IntegrationError."""
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -90,7 +90,7 @@ def remove_empty(folder: str) -> bool:
 
 
 def _replace_file(target: str, data: bytes, mode: int) -> None:
-    """Write the data to a temporary file, sync it, and move it to the target."""
+    """Replace a file atomically by new data with this mode: write a temporary file, sync it, move it."""
     fresh = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -27,7 +27,7 @@ _UNKNOWN = re.compile(
 
 
 def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
-    """Run a command of the agent in forged's folder. Raises IntegrationError with its output."""
+    """Run a command of an agent, at most 120 s. Raises IntegrationError with its output or a remedy."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
     code, output = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
@@ -46,7 +46,7 @@ def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]
 
 
 def update_advice(row: AgentRow) -> str:
-    """Return the advice for an agent that is too old to have plug-ins."""
+    """Return the advice to update an agent whose version may lack plug-ins, and to run setup again."""
     return f"it was tried with {row.title} {row.tried}: `{row.install}`, then `forgectl setup {row.name}`"
 
 
@@ -58,7 +58,7 @@ def version_of(machine: Machine, row: AgentRow, program: str) -> str:
 
 
 def _environment(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
-    """Return the user's environment with the program's folder in PATH, for its interpreter."""
+    """Return the environment for an agent's command: bypasses forged, has the program's folder in PATH."""
     path = f"{os.path.dirname(program)}:{machine.environ.get('PATH', '/usr/bin:/bin')}"
     return {**machine.environ, **row.env, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}
 
@@ -66,7 +66,7 @@ def _environment(machine: Machine, row: AgentRow, program: str) -> dict[str, str
 def _run(
     words: Sequence[str], env: Mapping[str, str], folder: str, within_s: float
 ) -> tuple[int | None, str]:
-    """Return exit code, None after a time-out, and the output."""
+    """Run a program without stdin; return its exit code (None: time-out, 127: no start) and its output."""
     try:
         with subprocess.Popen(
             words,
@@ -83,7 +83,7 @@ def _run(
 
 
 def _wait_for_output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
-    """Return exit code and output of a process, and end its whole group."""
+    """Wait for a process, end its whole group; return exit code (None: time-out) and output."""
     try:
         output, _ = process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:

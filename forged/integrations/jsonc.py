@@ -21,11 +21,14 @@ _DEEPEST = 100
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as the state it names
-    """The text is not even JSON with comments; the message is the place."""
+    """A text cannot be parsed, even as JSON with comments; the message is the line."""
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A JSON value and its place, `text[start:end]`. `keys` are empty except for an object."""
+    """A value in a JSON text: `text[start:end]`, its children by `keys` and `values`, or its `scalar`.
+
+    `kind` is an opening bracket, or empty for a scalar. Only an object has `keys`.
+    """
 
     start: int
     end: int
@@ -36,20 +39,20 @@ class Node(msgspec.Struct, frozen=True):
     values: tuple[Node, ...] = ()
 
     def member(self, key: str) -> Node | None:
-        """Return the value of a key; the last one if there are several, as JSON parsers do."""
+        """Return the node of a key in an object, None without it; the last one if there are several."""
         found = [value for name, value in zip(self.keys, self.values, strict=False) if name == key]
         return found[-1] if found else None
 
     @property
     def value(self) -> object:
-        """Return the value as Python objects."""
+        """Return the JSON value of this node and its children as Python objects."""
         if self.kind == "{":
             return {key: node.value for key, node in zip(self.keys, self.values, strict=True)}
         return [node.value for node in self.values] if self.kind == "[" else self.scalar
 
 
 def parse(text: str) -> Node:
-    """Return the tree of a text. Raises NotJson."""
+    """Parse JSON with comments and trailing commas into a tree of nodes with places. Raises NotJson."""
     at = _skip_blanks(text, 0)
     node = _parse_node(text, at, 0)
     if (rest := _skip_blanks(text, node.end)) < len(text):
@@ -58,7 +61,7 @@ def parse(text: str) -> Node:
 
 
 def insert(text: str, parent: Node, key: str | None, value: object) -> str:
-    """Return the text with a new first member of an object, or first item of an array (`key` is None)."""
+    """Return JSON text with a value as first member `key` of an object or, with None, as first array item."""
     at = parent.start + 1
     line = _LINE_START.match(text, at)
     lead = line.group() if line and parent.values else ""
@@ -71,7 +74,7 @@ def insert(text: str, parent: Node, key: str | None, value: object) -> str:
 
 
 def cut(text: str, parent: Node, number: int) -> str:
-    """Return the text without a member or an item, and without its comma; comments stay."""
+    """Return JSON text without member or item `number` of a node, and without its comma; comments stay."""
     node = parent.values[number]
     start = parent.key_starts[number] if parent.kind == "{" else node.start
     start -= len(text[:start]) - len(text[:start].rstrip(" \t\r\n"))
@@ -85,12 +88,12 @@ def cut(text: str, parent: Node, number: int) -> str:
 
 
 def is_bare(text: str, node: Node) -> bool:
-    """Return True if this is an object or array without content, even without a comment."""
+    """Return True if a node is an object or array with nothing between its brackets, even no comment."""
     return bool(node.kind) and not node.values and not text[node.start + 1 : node.end - 1].strip()
 
 
 def _parse_node(text: str, at: int, depth: int) -> Node:
-    """Return the value that begins at a place."""
+    """Parse the JSON value that begins at a place, with all below it. Raises NotJson, also if too deep."""
     if depth > _DEEPEST:
         raise _error_at(text, at)
     opened = text[at : at + 1]
@@ -106,7 +109,7 @@ def _parse_node(text: str, at: int, depth: int) -> Node:
 
 
 def _parse_container(text: str, start: int, opened: str, depth: int) -> Node:
-    """Return the object or array that begins at a place."""
+    """Parse the JSON object or array that begins at a place, with its children. Raises NotJson."""
     closed = "}" if opened == "{" else "]"
     keys: list[str] = []
     starts: list[int] = []
@@ -126,7 +129,7 @@ def _parse_container(text: str, start: int, opened: str, depth: int) -> Node:
 
 
 def _parse_key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, list[int], int]:
-    """Return a key, the places of all keys up to it, and the place of its value."""
+    """Parse a key and its colon; return the key, the starts of keys up to it, and the place of its value."""
     name = _parse_node(text, at, depth + 1)
     colon = _skip_blanks(text, name.end)
     if not isinstance(name.scalar, str) or text[colon : colon + 1] != ":":
@@ -135,12 +138,12 @@ def _parse_key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[s
 
 
 def _skip_blanks(text: str, at: int) -> int:
-    """Return the place after blanks and comments."""
+    """Return the next place in JSON text that is neither blank nor comment."""
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
 
 def _error_at(text: str, at: int) -> NotJson:
-    """Return the error with the line of a place."""
+    """Return a NotJson error that names the line of a place in the text."""
     line = text.count("\n", 0, at) + 1
     return NotJson(f"it is no JSON at line {line}")

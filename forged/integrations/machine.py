@@ -37,9 +37,9 @@ RECORD = "setup.json"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Locations and environment of this machine. `data` is forged's data folder.
+    """Paths of user, workspace and forged's programs, with the environment; finds agents' programs.
 
-    No program in `workspace` is ever run.
+    `data` is forged's data folder. No program in `workspace` is ever run.
     """
 
     home: str
@@ -52,11 +52,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plugin(self) -> str:
-        """Return the folder of the plug-in that agents install by their own commands."""
+        """Return the folder, in forged's data folder, from which agents install the plug-in."""
         return os.path.join(self.data, "plugin")
 
     def hook_command(self, agent: str) -> tuple[str, ...]:
-        """Return the command of this agent's hooks, as words."""
+        """Return the command that an agent's hooks run, as words, with its options for headless sessions."""
         signs = (f"--headless={sign}" for sign in agent_rows()[agent].headless)
         return (self.python, "-I", "-S", self.hook, agent, *signs)
 
@@ -69,30 +69,30 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return f"{shlex.join(self.hook_command(agent))} 2>/dev/null || true"
 
     def server(self, agent: str) -> dict[str, Any]:
-        """Return command and arguments of this agent's MCP server."""
+        """Return command and arguments that start forged's MCP server for this agent."""
         return {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
 
     @property
     def custom_locations(self) -> dict[str, str]:
-        """Return the variables with forged's locations that the user has set."""
+        """Return the set variables that move forged's socket or folders, if absolute and not the default."""
         set_here = {name: self.environ.get(name, "") for name in _PLACES}
         if set_here["XDG_RUNTIME_DIR"].rstrip("/") == f"/run/user/{os.geteuid()}":  # the default
             del set_here["XDG_RUNTIME_DIR"]
         return {name: value for name, value in set_here.items() if value.startswith("/")}
 
     def folder(self, row: AgentRow) -> str:
-        """Return the folder of an agent, even if it does not exist."""
+        """Return the path of an agent's settings folder by the agent table, even if it does not exist."""
         if sys.platform == "darwin" and row.macos:
             return self.path(row.macos)
         found = (self._resolve_place(place) for place in row.places)
         return next((path for path in found if path), self.path(row.places[-1]))
 
     def path(self, place: str) -> str:
-        """Return the absolute path of a place that may begin with ~."""
+        """Return a path from the agent table with `~/` replaced by the home directory."""
         return os.path.join(self.home, place[2:]) if place.startswith("~/") else place
 
     def _resolve_place(self, place: str) -> str:
-        """Return the path of a place that may begin with a variable; empty if that is not set."""
+        """Return a path of the agent table with its leading variable or ~ replaced; "" if that is unset."""
         if not place.startswith("$"):
             return self.path(place)
         variable, _, rest = place[1:].partition("/")
@@ -106,7 +106,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return next((path for path in usable if not self.is_of_workspace(path)), "")
 
     def _program_folders(self) -> Iterator[str]:
-        """Yield the folders in which programs are searched for: of PATH, and of installers."""
+        """Yield the folders in which agents' programs are searched: those of PATH, then of installers."""
         yield from filter(os.path.isabs, self.environ.get("PATH", "").split(":"))
         yield from (os.path.join(self.home, folder) for folder in _PROGRAM_FOLDERS)
 
@@ -119,7 +119,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_of(environ: Mapping[str, str], workspace: str) -> Machine:
-    """Return this machine by the process's environment. Raises AddressError if there is no home."""
+    """Describe this machine by environment, workspace and forged's own programs. Raises AddressError."""
     return Machine(
         home=home(environ),
         environ=environ,
@@ -132,7 +132,7 @@ def machine_of(environ: Mapping[str, str], workspace: str) -> Machine:
 
 
 def _repository_top(folder: str) -> str:
-    """Return the first folder upwards that has a .git; the given folder if there is none."""
+    """Return the nearest folder at or above this one that has a .git; the given folder if there is none."""
     at = folder
     while not os.path.lexists(os.path.join(at, ".git")):
         if (above := os.path.dirname(at)) == at:

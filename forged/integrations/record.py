@@ -17,7 +17,7 @@ from forged.integrations.machine import RECORD, Machine
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
-    """Changes for one agent: its program, and the files and folders that were made.
+    """Changes that setup made for one agent: the program it ran, new files, folders and containers.
 
     `made`: the containers that were made in its settings, by file.
     """
@@ -29,9 +29,9 @@ class AgentRecord(msgspec.Struct, frozen=True):
 
 
 class SetupRecord(msgspec.Struct, frozen=True):
-    """All changes that setup made. `folders` were made for forged's files, from the top.
+    """Record of all that setup changed: for each agent, folders made for forged, and systemd's units.
 
-    `service`: setup installed the systemd units of the daemon.
+    `folders` are in the order from the top. `service`: setup installed the systemd units of the daemon.
     """
 
     version: str = forged.__version__
@@ -41,7 +41,7 @@ class SetupRecord(msgspec.Struct, frozen=True):
 
 
 def load(machine: Machine) -> SetupRecord:
-    """Return the record of setup's changes; an empty one if it cannot be read."""
+    """Read setup's record of its changes; empty if missing or invalid. Raises IntegrationError."""
     text = file_io.read(os.path.join(machine.data, RECORD))
     if text is None:
         return SetupRecord()
@@ -52,7 +52,7 @@ def load(machine: Machine) -> SetupRecord:
 
 
 def save(machine: Machine, record: SetupRecord) -> None:
-    """Write the record, if it has changed. Raises IntegrationError."""
+    """Write setup's record to its file, if that differs. Raises IntegrationError."""
     path = os.path.join(machine.data, RECORD)
     before = file_io.read(path)
     text = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
@@ -61,7 +61,7 @@ def save(machine: Machine, record: SetupRecord) -> None:
 
 
 def erase(machine: Machine) -> None:
-    """Remove the record, and the folders made for it if they are empty."""
+    """Remove the file of setup's record, and the folders made for forged's files if they are empty."""
     folders = load(machine).folders
     file_io.remove(os.path.join(machine.data, RECORD))
     for folder in reversed(folders):
@@ -69,7 +69,7 @@ def erase(machine: Machine) -> None:
 
 
 def with_agent(record: SetupRecord, agent: str, done: AgentRecord | None) -> SetupRecord:
-    """Return the record with the changes for an agent, or without that agent."""
+    """Return setup's record with `done` in place of an agent's entry, or without the agent if it is None."""
     others = {name: value for name, value in record.agents.items() if name != agent}
     return msgspec.structs.replace(
         record, version=forged.__version__, agents=others if done is None else {**others, agent: done}

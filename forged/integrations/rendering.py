@@ -19,25 +19,25 @@ NAME = "forged"
 
 
 def plugin_files(machine: Machine) -> dict[str, str]:
-    """Return the files of the plug-in for three agents: texts by their names in its folder."""
+    """Return the plug-in's files for all agents that install plug-ins: texts by relative paths."""
     owners = [row for row in agent_rows().values() if row.way == "plugin"]
     return {name: text for row in owners for name, text in files(row, machine).items()}
 
 
 def files(row: AgentRow, machine: Machine) -> dict[str, str]:
-    """Return the rendered files for one agent: texts by their names."""
+    """Render the templates that the agent table names for an agent: texts by relative paths."""
     values = _placeholder_values(row, machine)
     return {name: _render_template(source, values) for name, source in row.files.items()}
 
 
 def hooks(row: AgentRow, machine: Machine) -> dict[str, list[object]]:
-    """Return the hook settings of an agent, by event."""
+    """Return the hooks that forged needs in an agent's settings: by event, with timeouts in its units."""
     line = machine.hook_shell_line(row.name)
     return {event: [_hook_setting(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 
 
 def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
-    """Return the MCP server in the form of this agent's settings.
+    """Return forged's MCP server as an entry of this agent's settings, with its environment if needed.
 
     If the agent passes its environment on, none is written down. Hooks see the agent's environment, and a
     server with another one would use another daemon after you move a folder.
@@ -55,7 +55,7 @@ def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
 
 
 def _hook_setting(row: AgentRow, line: str, timeout: int) -> object:
-    """Return one hook in the form of the agent's settings."""
+    """Return one hook with command and timeout in the form that the agent's settings have."""
     if row.shape == "plain":
         return {"command": line, "timeout": timeout}
     one = {"type": "command", "command": line, "timeout": timeout}
@@ -63,7 +63,7 @@ def _hook_setting(row: AgentRow, line: str, timeout: int) -> object:
 
 
 def _placeholder_values(row: AgentRow, machine: Machine) -> dict[str, object]:
-    """Return the values of the placeholders in templates."""
+    """Return the values of `@version@`, `@hooks@`, `@server@` and `@hook@` in an agent's templates."""
     return {
         "@version@": forged.__version__,
         "@hooks@": hooks(row, machine),
@@ -73,7 +73,7 @@ def _placeholder_values(row: AgentRow, machine: Machine) -> dict[str, object]:
 
 
 def _render_template(source: str, values: Mapping[str, object]) -> str:
-    """Return the text of a template with these values."""
+    """Fill in the placeholders of a template of the plug-in, JSON or JavaScript, and return its text."""
     text = template(source)
     if source.endswith(".json"):
         return json.dumps(_replace_placeholders(json.loads(text), values), indent=2) + "\n"
@@ -83,7 +83,7 @@ def _render_template(source: str, values: Mapping[str, object]) -> str:
 
 
 def _replace_placeholders(value: object, values: Mapping[str, object]) -> object:
-    """Return JSON data with its placeholders replaced."""
+    """Return JSON data in which each string that is a placeholder has become its value, at any depth."""
     if isinstance(value, dict):
         return {key: _replace_placeholders(inner, values) for key, inner in value.items()}
     if isinstance(value, list):

@@ -31,11 +31,12 @@ _RUN = re.compile(r"""(/[^'"]*?)['"]?[, ]+"?-I[", ]+-S[", ]+'?(/[^'"]*?/forged_c
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """State of one agent. `program` is empty if not found, `connection` if forged is not connected.
+    """State of one agent: its program, its version, how forged is connected, and the remedy if needed.
 
-    `older`: by another forged, or one at another path. `off`: you switched it off. `damaged`: its program is
-    gone, or its files cannot be read. `trust` is for Codex: `given` or `missing`; without it no hook runs.
-    `remedy` is the command that fixes the state, if needed.
+    `program` is empty if not found, `connection` if forged is not connected. `older`: by another forged, or
+    one at another path. `off`: you switched it off. `damaged`: its program is gone, or its files cannot be
+    read. `trust` is for Codex: `given` or `missing`; without it no hook runs. `remedy` is the command that
+    fixes the state, if needed.
     """
 
     agent: str
@@ -51,7 +52,7 @@ class AgentState(msgspec.Struct, frozen=True):
 
     @property
     def is_installed(self) -> bool:
-        """Return True if the agent is installed."""
+        """Return True if the agent's program or, for one known by its settings only, its folder was found."""
         return bool(self.program or self.folder)
 
 
@@ -62,7 +63,7 @@ def report(machine: Machine, names: Sequence[str] = (), *, versions: bool = True
 
 
 def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: bool = False) -> AgentState:
-    """Return the state of one agent; `exact`: compares the environment of its server too."""
+    """Return the state of one agent; `versions` may run it, `exact` compares its server's environment."""
     program, folder = machine.program(row.program), machine.folder(row)
     known = folder if os.path.isdir(folder) and (row.way == "settings" and not row.tried) else ""
     connection, detail = _connection(machine, row, exact=exact)
@@ -81,7 +82,7 @@ def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: boo
 
 
 def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, ...]]:
-    """Return the entries that forged needs in the settings of an agent, by file."""
+    """Return the hooks and the MCP server that forged needs in an agent's settings, by file."""
     found: dict[str, tuple[SettingsEntry, ...]] = {}
     for section, place in row.settings.items():
         path = path_of(machine, row, place)
@@ -95,12 +96,12 @@ def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, 
 
 
 def path_of(machine: Machine, row: AgentRow, place: str) -> str:
-    """Return the path of an agent's file: below HOME, or in its folder."""
+    """Return the absolute path of a file of an agent: below HOME after ~/, else in the agent's folder."""
     return machine.path(place) if place.startswith("~/") else os.path.join(machine.folder(row), place)
 
 
 def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connection, str]:
-    """Return the connection of an agent, and its detail: a path or the problem."""
+    """Return how forged is connected to an agent, and a detail: path, or problem. Raises nothing."""
     exact = exact or row.server_env != "written"
     try:
         if row.way == "settings":
@@ -129,7 +130,7 @@ def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connec
 
 
 def _connection_by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
-    """Return the connection by the files that are there, against the wanted ones."""
+    """Compare an agent's copies of the plug-in's files with wanted texts; return connection and detail."""
     found = [(path, here, text) for path, text in wanted.items() if (here := file_io.read(path)) is not None]
     if not found:
         return "", ""
@@ -142,7 +143,7 @@ def _connection_by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connec
 def _connection_by_settings(
     wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool
 ) -> tuple[Connection, str]:
-    """Return the connection by the entries in settings, against the wanted ones."""
+    """Compare forged's entries in an agent's settings with the wanted ones; return connection and detail."""
     texts = {path: file_io.read(path) or "" for path in wanted}
     ours = [path for path, text in texts.items() if _has_entries(path, text)]
     if not ours:
@@ -162,12 +163,12 @@ def _has_entries(path: str, text: str) -> bool:
 
 
 def _without_env(text: str) -> str:
-    """Return a text without the environment of a server's entry."""
+    """Return the text of a plug-in's file without the environment of its MCP server, for a comparison."""
     return _ENV.sub("", text)
 
 
 def _judge_connection(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
-    """Return damaged if a program that the text runs is gone, else connected or older."""
+    """Return `damaged` if a program in the text is gone, else `connected` if it is the same, or `older`."""
     gone = [each for run in _RUN.findall(text) for each in run if not os.path.exists(each)]
     if gone:
         return "damaged", f"{path} runs {gone[0]}, which is gone"
@@ -179,7 +180,7 @@ def _judge_connection(is_same: bool, text: str, path: str) -> tuple[Connection, 
 
 
 def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:
-    """Return an agent's copies of a file; where * is a version, the newest that it uses."""
+    """Return paths of an agent's copies of a plug-in's file; of several versions only the newest in use."""
     before, star, after = os.path.join(folder, copy).partition("*")
     there = glob.glob(f"{glob.escape(before)}{star}{after}") if star else [before]
     if row.name == "claude":  # uninstalled versions stay there for some days
@@ -189,7 +190,7 @@ def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:
 
 
 def _installed_by_claude(folder: str) -> tuple[str, ...]:
-    """Return the folders of the plug-in that Claude Code uses."""
+    """Return the folders from which Claude Code runs forged's plug-in, by its list of installed plug-ins."""
     plugins = _read_json(os.path.join(folder, "plugins", "installed_plugins.json")).get("plugins")
     listed = plugins.get(PLUGIN) if isinstance(plugins, dict) else None
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -197,7 +198,7 @@ def _installed_by_claude(folder: str) -> tuple[str, ...]:
 
 
 def _switched_off(folder: str, row: AgentRow) -> str:
-    """Return the place where you switched the plug-in off; empty while it is on."""
+    """Return a sentence with the file if Claude Code's or Codex's settings switch the plug-in off, or ""."""
     if row.name == "claude":
         path = os.path.join(folder, "settings.json")
         enabled = _read_json(path).get("enabledPlugins")
@@ -209,7 +210,7 @@ def _switched_off(folder: str, row: AgentRow) -> str:
 
 
 def _trust(machine: Machine, row: AgentRow) -> codex.Trust:
-    """Return the state of Codex's trust in forged's hooks."""
+    """Return `given` if Codex trusts forged's hooks as they are, else `missing`."""
     return codex.hook_trust(machine.folder(row), PLUGIN, rendering.hooks(row, machine))
 
 
@@ -221,14 +222,14 @@ def _read_json(path: str) -> dict[str, object]:
 
 
 def _remedy(row: AgentRow, connection: Connection) -> str:
-    """Return the command that fixes a connection; empty if none is needed."""
+    """Return the command or step that repairs a connection of this state; empty if it is connected."""
     if connection == "off":
         return f"switch it on in {row.title}, or `forgectl setup --remove {row.name}`"
     return "" if connection == "connected" else f"`forgectl setup {row.name}`"
 
 
 def _find_version(machine: Machine, row: AgentRow, program: str) -> str:
-    """Return the version in its package file, if that is near the program; else run the program."""
+    """Return an agent's version: from a package.json near its program, else by running it."""
     folder = os.path.dirname(os.path.realpath(program))
     for _ in range(4):
         try:

@@ -28,7 +28,7 @@ _SAME = 1e-6
 
 
 class Baseline(msgspec.Struct, frozen=True, eq=False):
-    """Means and main directions of everyday messages' vectors, by the embedder of `key`.
+    """Everyday messages' vectors by the model `key`, with means and main axes: the gate's zero point.
 
     `query_mean` and `passage_mean` (d,) are their means as queries and passages. `dropped_axes` (2, d) are
     unit directions. `messages` (b, d) are the messages as queries, without mean and axes, of unit length.
@@ -54,16 +54,16 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
         return cls(key, query_mean, passage_mean, axes, messages)
 
     def fits(self, index: DenseIndex) -> bool:
-        """Return True if an index holds vectors of the same model."""
+        """Return True if an index holds vectors of the baseline's model and dimension."""
         return self.key == index.key and self.messages.shape[1] == index.dimension
 
     @property
     def directions(self) -> Vectors:
-        """Vectors (2 + axes, d) that each row is multiplied with: the dropped axes and both means."""
+        """Vectors (axes + 2, d) to multiply an index's rows with: the dropped axes and both means."""
         return np.vstack([self.dropped_axes, self.query_mean, self.passage_mean])
 
     def scales(self, products: Vectors) -> NDArray[np.float32]:
-        """Return for each row the inverse of its length without mean and axes, (n,); 0 if nothing remains."""
+        """Return each row's inverse length without mean and axes, from its products; 0 if none remains."""
         along = products[:-2] - (self.dropped_axes @ self.passage_mean)[:, None]
         square = 1 - 2 * products[-1] + self.passage_mean @ self.passage_mean
         square -= np.einsum("ij,ij->j", along, along)
@@ -109,7 +109,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
     def after_removal(self, index: DenseIndex) -> Calibration:
-        """Return the calibration with more rows missing; messages that lost their best row get another."""
+        """Return the calibration after rows went missing; messages that lost their best row get another."""
         lost = np.flatnonzero(index.missing[self.holders])
         if not len(lost):
             return self
@@ -163,7 +163,7 @@ def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
 def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
-    """Cache a calibration for an edited index, derived from that of `before` if that has one.
+    """Cache an edited index's calibration, derived from that of `before` if any; skip another model's.
 
     Row i of the index was row `places[i]` of `before`, or is new at -1.
     """
@@ -181,7 +181,7 @@ def _calibrate(
     baseline: Baseline,
     derive: Callable[[Calibration], Calibration],
 ) -> None:
-    """Cache a calibration for an index: derived from that of `before` if it has one, else computed."""
+    """Cache an index's calibration, derived from that of `before` or computed; skip another model's."""
     if not index.vector_count or not baseline.fits(index):
         return
     known = None if before is None else _cached_calibration(before, baseline)

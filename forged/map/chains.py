@@ -19,7 +19,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
-    """Version chains of one root with several members or an odd link. Never changed after `build_chains`.
+    """Version chains of one root that have several members or a flag; made by `build_chains`, frozen.
 
     `members` maps a head to all ids of its chain, oldest first. `head_of` maps each of those ids to the head.
     `flags` maps a head to the names of its oddities: "fork", "cycle", "missing:<id>". `concurrent_heads` maps
@@ -32,7 +32,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     concurrent_heads: dict[str, tuple[str, ...]] = {}
 
     def head(self, memory_id: str) -> str:
-        """Return the head of a memory's chain; of a fork the greatest."""
+        """Return the id of a chain's head, of a fork the greatest; the given id if it has no chain."""
         return self.head_of.get(memory_id, memory_id)
 
     def concurrent_with(self, memory_id: str) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         return head == memory_id or memory_id in self.concurrent_heads.get(head, ())
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
-        """Return the memories that no other memory replaces."""
+        """Return those of `memories` that no other memory replaces: the heads of their chains."""
         gone = {each for each, head in self.head_of.items() if each != head}.difference(
             *self.concurrent_heads.values()
         )
@@ -70,7 +70,7 @@ NO_CHAINS = Chains({}, {}, {})
 
 
 def build_chains(memories: Collection[Memory]) -> Chains:
-    """Find the version chains of one root. Ids are unique; links across roots do not count."""
+    """Find the version chains among one root's memories, with heads, forks and flags. Ids are unique."""
     successors = [memory for memory in memories if memory.supersedes]
     if not successors:
         return NO_CHAINS
@@ -144,7 +144,7 @@ def _chain_flags(
 def follow_links(
     seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
 ) -> list[_Key]:
-    """Return the keys that links reach from `seeds` in at most `depth` steps, nearest first, none twice.
+    """Return at most `limit` keys that links reach from `seeds` in `depth` steps, nearest first.
 
     A key is any value that identifies a memory. `neighbours` yields the keys that a memory links to and
     leaves out missing ones. At most `limit` keys are returned, so that one hub does not fill the answer.

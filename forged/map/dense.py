@@ -33,7 +33,7 @@ _NONE = np.empty(0, np.intp)
 
 
 class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """Vectors of one map part, made by one model.
+    """Unit vectors of a map part's rows by one model, in blocks, with a mask of rows without one.
 
     `key` is the embedder's. `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
     unit length, or zero without a vector. `missing` bool (n,) are the zero rows. `total` float64 (d,) is the
@@ -131,7 +131,7 @@ def joint_centre(
     cjk: Sequence[NDArray[np.bool_]],
     extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
 ) -> Centre | None:
-    """Return the cached centre of indexes of one dimension; None while they hold fewer than 50 vectors.
+    """Return the joint centre of indexes of one dimension, cached; None for fewer than 50 vectors.
 
     `cjk` is True for CJK rows of each index. The `extra` indexes, with their own flags, are centred after the
     others and do not count for the means. The first call costs as much as a query. The result is kept as long

@@ -258,7 +258,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
     def best(self, indexes: Sequence[int] | None = None) -> NDArray[np.float64]:
-        """Return the log odds that each query was written with the best of the rows in mind, (queries,)."""
+        """Return the log odds, (queries,), that a query was written with the best row of indexes in mind."""
         numbers = range(len(self.rows)) if indexes is None else indexes
         size = sum(self.sizes[number] for number in numbers)
         if not size:
@@ -268,7 +268,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         return odds - float(np.log(size))
 
     def of_rows(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the odds of some rows of an index, (queries, n), from LEAST to MOST."""
+        """Return the log odds by words of some rows of an index, (queries, n), from LEAST to MOST."""
         known = self.rows[index]
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
         found[:, there] = clip_odds(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
@@ -341,7 +341,7 @@ def _stems(texts: Sequence[str]) -> Terms:
 
 
 class Margins(msgspec.Struct, frozen=True):
-    """Margins of the gate, in standard deviations below a strong request.
+    """Gate limits: margins below a strong request, in standard deviations, and the most admissions.
 
     A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
     one's evidence, or `least_part` if that one is beyond doubt; 0 for none. At most `most` are admitted.
@@ -354,11 +354,11 @@ class Margins(msgspec.Struct, frozen=True):
     most: int = 100
 
     def weak_at(self, turn: int) -> float:
-        """Return the margin of a request, larger in the first turn, which names the subject."""
+        """Return a weak request's margin, larger in a session's first turn, which names the subject."""
         return self.short if turn == 1 else self.weak
 
     def lowest(self, least: float, best: float) -> float:
-        """Return the evidence that a memory needs, given that of the best one."""
+        """Return the evidence that a memory needs, from a strong request's `least` and the best memory's."""
         part = self.least_part if best >= _DOUBTLESS * least else self.part
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
@@ -377,7 +377,7 @@ FAINT, FAR, FULL = "faint", "far", "full"
 
 
 def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
-    """Return True if no memory can be admitted, so that no candidates are needed."""
+    """Return True if a request's evidence is too low to admit any memory: no candidates are needed."""
     return gate_score.evidence < least - _margins_for(gate_score, turn).weak_at(turn)
 
 
@@ -400,7 +400,7 @@ def gate_decisions(
 
 
 def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
-    """Return the number of memories that a request may admit, whatever their evidence."""
+    """Return the most memories that a request may admit in a turn (0: no session), however strong."""
     if turn:
         return _most_admitted(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
     return _most_admitted(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
@@ -431,7 +431,7 @@ def _decide_each(
 
 
 def label_confidence(gate_score: GateScore, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
-    """Return the candidates with a confidence label in `admitted_as`; unchanged without a gate."""
+    """Return candidates with the label of their evidence in `admitted_as`; unchanged without a gate."""
     if gate_score.evidence == UNGATED:
         return list(candidates)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])

@@ -165,7 +165,7 @@ def bm25_scores(matches: TermMatches) -> list[Scores]:
 
 
 def cue_bm25_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
-    """Return the BM25 scores of cues, with the term frequencies of the memories, at least 1."""
+    """Return the BM25 scores of cues; a term is as rare as in the memories, and occurs at least once."""
     cue_matches = _look_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, cue_matches.frequency > 0)
     weight = _term_weights(matches, known)
@@ -174,7 +174,7 @@ def cue_bm25_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> li
 
 
 def _term_weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the weight that each term adds to a row with one occurrence, (t,)."""
+    """Return each term's BM25 weight by rarity, (t,), divided by that of its query's known terms."""
     size = max(sum(index.size for index in matches.indexes), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)

@@ -26,7 +26,7 @@ def build_dense(key: str, rows: Vectors) -> DenseIndex:
 
 
 def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseIndex:
-    """Return an index after an edit, equal to one built from scratch.
+    """Return a dense index after rows moved, came or went, equal to one built from scratch.
 
     Its row i is row `places[i]` of the older index; at -1 it is `fresh[i]`, or zero.
     """

@@ -19,7 +19,7 @@ from forged.text.terms import is_cjk
 
 
 class Traits(msgspec.Struct, frozen=True, eq=False):
-    """Dates and scripts of the memories of a part: two arrays (n,).
+    """Creation times, and flags of CJK texts, of a map part's memories: two arrays (n,).
 
     `created` int64 are seconds since the epoch, 0 if unknown. `is_cjk` bool is True for Chinese, Japanese or
     Korean.
@@ -30,7 +30,7 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> Traits:
-        """Compute the dates and scripts of `memories`."""
+        """Compute the creation times and the CJK flags of memories."""
         created = np.fromiter(
             (_epoch_seconds(memory.created_at) for memory in memories), np.int64, len(memories)
         )
@@ -56,7 +56,7 @@ def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):
-    """Rows of a part's cues, lines that say when a memory is useful; they raise its rank only.
+    """Cues of a map part with their indexes: lines on when a memory is useful, which raise its rank.
 
     `owners` intp (m,), ascending, are the rows of the memories with cues. `begins` intp (m,) are their first
     cues.
@@ -69,7 +69,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     dense: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> Cues:
-        """Return the same cues, where those of memories that are gone no longer count."""
+        """Return the cues after memories are gone: theirs no longer count in either index."""
         lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
         return msgspec.structs.replace(
             self,
@@ -80,9 +80,9 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     def lift(
         self, values: NDArray[np.float32], ours: NDArray[np.float32], fixed: NDArray[np.bool_] | None = None
     ) -> None:
-        """Raise `values` (queries, rows) in place to the best of each row's cues in `ours` (queries, c).
+        """Raise `values` of rows, except `fixed` ones, in place to the best of their cues' values `ours`.
 
-        Rows that are `fixed` keep their values.
+        `values` are (queries, rows), `ours` (queries, c).
         """
         free = slice(None) if fixed is None else np.flatnonzero(~fixed[self.owners])
         best = np.maximum.reduceat(ours, self.begins, axis=1)[:, free]
@@ -91,7 +91,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
 
 
 class MapPart(msgspec.Struct, frozen=True, eq=False):
-    """Memories whose rows were laid out together, with their indexes and traits.
+    """Memories whose rows were laid out together, with indexes of words and vectors, traits and cues.
 
     `memories` are sorted by unique id. A memory's place among them is its row in both indexes and in the
     traits. An index is None until it is built. `gone` bool (n,) are rows that an edit replaced or removed
@@ -120,6 +120,6 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
         )
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """Yield the numbers of rows that are not gone, with their memories."""
+        """Yield each row number of the part that is not gone, with its memory."""
         rows = enumerate(self.memories)
         return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])

@@ -45,7 +45,7 @@ class Postings(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, docs: Iterable[Terms]) -> Postings:
-        """Build the postings of memories 0 to n - 1; `docs` is consumed one by one."""
+        """Build postings from the terms of memories 0 to n - 1, in batches; `docs` is consumed one by one."""
         parts: list[Postings] = []
         row = 0
         for some in _batches(docs):
@@ -121,7 +121,7 @@ def _merge(parts: Sequence[Postings]) -> Postings:
 
 
 def build_lexical(docs: Iterable[Terms]) -> LexicalIndex:
-    """Build the index of memories 0 to n - 1 from their terms; `docs` is consumed one by one."""
+    """Build a lexical index of memories 0 to n - 1 from their terms; `docs` is consumed one by one."""
     of = Postings.of(docs)
     return LexicalIndex(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
 
@@ -135,7 +135,7 @@ def splice_lexical(
     added: Sequence[Terms],
     size: int,
 ) -> LexicalIndex:
-    """Return an index after an edit; equal, array by array, to one built from scratch.
+    """Return a lexical index after rows moved, came or went, equal by array to one from scratch.
 
     Rows `kept_old` of the index go to `kept_new`, both strictly ascending. `added_new` are the rows of new
     and changed memories, in any order, `added` their terms. `size` is the number of rows afterwards.

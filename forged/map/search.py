@@ -66,7 +66,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
-        """Multiply all queries with all rows, and with cues; None if no map has comparable vectors."""
+        """Compute the cosines of queries with all rows and cues of maps; None without comparable vectors."""
         parts, columns = _parts_of(maps)
         usable = [
             (place, index, own)
@@ -141,7 +141,7 @@ def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[sli
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One memory that a search found: the head of its chain, with its older versions, newest first.
+    """A found memory, the head of its chain, with older versions, scores and the gate's decision.
 
     `cosine` is the best raw one, None without a vector. `lexical` is the best BM25 as a share of the
     attainable, None if no word matches. Both and `score` are of the best version, which is `row` of a map.
@@ -198,7 +198,7 @@ def search_maps(
     cosines: Cosines | None = None,
     continued: int | None = None,
 ) -> MapSearch:
-    """Compare the queries with every memory of the maps; one id in two maps is two memories.
+    """Search maps by vectors and words; return a search whose `best` ranks the memories of all maps.
 
     `vectors` are the queries as unit float32 rows by the embedder of `key`; with None only words count.
     `lexical_weight` is the share of words in the score; 0 is plain cosine without centring. `message` and
@@ -236,7 +236,7 @@ def _shares(count: int, message: int | None, continued: int | None) -> Vectors |
 
 
 class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One search: its queries against all rows of all maps, in one numbering, the columns.
+    """One search of all rows of maps, numbered as columns: cosines and word matches, ranked by `best`.
 
     `columns` are the rows of each of `parts`. `cosines` is None without vectors to compare. `matches`, one
     index for each part, is None without a lexical weight. Most searches only need the gate, so scores are
@@ -310,7 +310,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _scores(self) -> Scores:
-        """Score of every row under every query, (queries, rows)."""
+        """Score of each row for each query by words and vectors, higher for dates that the query names."""
         bm25 = self._cued_bm25
         if bm25 is None:
             return _NO_SCORES if self.cosines is None else self.cosines.raw

@@ -33,7 +33,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class HeadList(msgspec.Struct, frozen=True, eq=False):
-    """Memories that no other memory replaces, newest first, with the place of each id.
+    """Memories that no other memory replaces, newest first, with each id's place and text length.
 
     `sizes` int64 (n,) are the characters of their texts.
     """
@@ -44,12 +44,12 @@ class HeadList(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> HeadList:
-        """Index memories, given newest first."""
+        """Build the list from memories that no other replaces, given newest first."""
         sizes = np.fromiter((len(each.content) for each in memories), np.int64, len(memories))
         return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
 
     def fitting(self, room: Callable[[], int]) -> Iterator[Memory]:
-        """Yield the memories whose text is at most `room()` long, checked some hundred at a time."""
+        """Yield memories whose text has at most `room()` characters; `room` is asked for every 256."""
         for begin in range(0, len(self.sizes), _LOOKED_AT):
             for place in np.flatnonzero(self.sizes[begin : begin + _LOOKED_AT] <= room()).tolist():
                 yield self.memories[begin + place]
@@ -79,7 +79,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def dense(self) -> tuple[DenseIndex, ...]:
-        """Dense index of each part that has one."""
+        """Dense index by the map's own model of each part that has one."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
 
     @cached_property
@@ -88,12 +88,12 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return tuple(accumulate((len(part.memories) for part in self.parts), initial=0))
 
     def find(self, memory_id: str) -> Memory | None:
-        """Return the memory of an id, by bisection: a dict would make an edit a fifth slower."""
+        """Return the memory of an id, else None, by bisection: a dict would make an edit a fifth slower."""
         row = self.row_of(memory_id)
         return self.at(row) if row is not None else None
 
     def head(self, memory_id: str) -> Memory | None:
-        """Return the head of a memory's chain, the memory itself without a chain."""
+        """Return the head of an id's chain, the memory itself without a chain, None for an unknown id."""
         return self.find(self.chains.head_of.get(memory_id, memory_id))
 
     def heads_of(self, rows: Iterable[int]) -> list[Memory]:
@@ -110,7 +110,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return [head for each in edges if self.find(each.id) and (head := self.head(each.id)) is not None]
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """Return the chain of a memory, oldest first."""
+        """Return the memories of an id's version chain, oldest first, without missing ones."""
         return tuple(memory for memory in map(self.find, self.chains.chain(memory_id)) if memory is not None)
 
     def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:

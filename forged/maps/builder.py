@@ -62,12 +62,12 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """Hashes of each part of the map, including rows that no longer count."""
+        """Hashes of texts by map part, the base first, including rows that no longer count."""
         return tuple(rows.hashes for rows in (self.base, self.recent) if rows is not None)
 
     @property
     def cue_hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """Hashes of the cues of each part."""
+        """Hashes of cues by map part, the base first; empty for a part without cues."""
         laid = (rows.cues for rows in (self.base, self.recent) if rows is not None)
         return tuple(cues.hashes if cues is not None else () for cues in laid)
 
@@ -116,7 +116,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
 
 class LayerDraft(msgspec.Struct, frozen=True, eq=False):
-    """Rows of a layer's next map part. `missing` are the texts, by hash, that lack a vector.
+    """A layer's next rows, and the `missing` texts, by hash, that are to be embedded for them.
 
     `large` is the layout's base with its vectors, if recent rows are added to it.
     """
@@ -161,11 +161,11 @@ class LayerBuilder:
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """Memories of the current parts."""
+        """Memories of the layer's current map parts."""
         return self._layer_draft.memories if self._layer_draft is not None else ()
 
     def memory_hashes(self) -> Iterator[tuple[Memory, bytes]]:
-        """Yield each memory of the parts with the hash of its text, and again with that of each cue."""
+        """Yield each memory of the layer's map parts with its text's hash, again with that of each cue."""
         shown = self._shown  # a build may be swapping it in its thread
         return shown[1].memory_hashes() if shown is not None else iter(())
 
@@ -241,7 +241,7 @@ class LayerBuilder:
         return {key: text for key, text in layer_draft.missing.items() if self.vectors.get(key) is None}
 
     def finish(self, layer_draft: LayerDraft, *, is_complete: bool) -> None:
-        """Replace the parts by a draft's rows with known vectors; `is_complete`: none is to come."""
+        """Make map parts from a draft's rows and known vectors; `is_complete`: no vector is to come."""
         if layer_draft is self._layer_draft:
             return  # the edit is in another layer
         parts = self._build_parts(layer_draft, all_new=is_complete)
@@ -295,7 +295,7 @@ class LayerBuilder:
 
 
 class MapDraft(msgspec.Struct, frozen=True, eq=False):
-    """A map before it is frozen: one draft for each layer."""
+    """A root's next map before it is frozen: memories, chains, and the draft of each layer."""
 
     memories: tuple[Memory, ...]
     layer_drafts: dict[LayerBuilder, LayerDraft]
@@ -312,7 +312,7 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lacking(self) -> dict[EmbeddingQueue, tuple[LayerBuilder, LayerDraft]]:
-        """LayerBuilder and draft of each model that has to embed texts."""
+        """Layer and draft, by the queue of its model, of each model with texts to embed."""
         found = self.layer_drafts.items()
         return {
             layer.queue: (layer, layer_draft)
@@ -429,13 +429,13 @@ class Builder:
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
-        """Let the next build try the refused texts again, after a rebuild that a person asked for."""
+        """Let the next build send texts again that the endpoint refused, without waiting for their time."""
         self._retry = True
 
     def draft(self, files: frozenset[str] = frozenset()) -> MapDraft | None:
-        """Scan and index in a thread; return None when the map already shows the files on disk.
+        """Scan the root and draft its next map; return None if the map already shows the files on disk.
 
-        With `files`, paths of changed files, only these are scanned.
+        Runs in a thread. With `files`, paths of changed files, only these are scanned.
         """
         self._apply_pending_requests()
         before = self.snapshot
@@ -524,7 +524,7 @@ class Builder:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> dict[EmbeddingQueue, EmbeddingRun]:
-        """Begin a run for each model that has to embed texts; the caller calls `leave` on each."""
+        """Begin a run for each model with texts to embed, except some; the caller calls `leave` on each."""
         return {
             queue: layer.vectors.begin(len(layer_draft.missing), used_at, progress)
             for queue, (layer, layer_draft) in draft.lacking.items()

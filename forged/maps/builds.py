@@ -79,7 +79,7 @@ class BuildEvents:
 
 
 class BuildState(msgspec.Struct):
-    """State of one root's builds, for status; `held` is the reason why its texts may not be embedded."""
+    """Progress of a root's builds, for status: counts, times, error, and why texts are `held` back."""
 
     state: str = "loading"
     embedded: int = 0
@@ -112,7 +112,7 @@ class Generations(msgspec.Struct):
 
 
 class RootIndex:
-    """One root in use: its map, its generations, its pending marks and its builder task.
+    """A root in use: its map, generations, pending marks, builder, embedding run and build task.
 
     `used_at` is `time.monotonic()`. `run` is the embedding under way, if any. `richer` is set when enough new
     vectors have come for another map.
@@ -136,7 +136,7 @@ class RootIndex:
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
-        """Ask for a rescan and build; return the generation that will show the files as they are now.
+        """Ask for a rescan, of all or `files`, and a build; return the generation that shows them as now.
 
         With `files`, paths of changed memory files, only they are scanned. With `after_s` the build, which
         shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
@@ -245,7 +245,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             retry_s = retry_after(error, retry_s) if error is not None else None
 
     async def _attempt(self, index: RootIndex, files: frozenset[str]) -> Exception | None:
-        """Run one build; return the error if it must be tried again. The older map serves on."""
+        """Run one build and record its result; return the error if it is to be tried again."""
         started, before = time.monotonic(), _large_rows_identity(index)
         try:
             waits = await self._build(index, files)

@@ -70,7 +70,7 @@ def _outage_error(embedder: Embedder) -> ProviderError | None:
 
 
 class EmbeddingQueue:
-    """Queue of all texts that one model embeds, with the vectors of sessions and server rows.
+    """Embeds all texts of one model, the latest run first; keeps vectors of sessions and server rows.
 
     `revision` changes when `get` may return other vectors. Belongs to one event loop.
     """
@@ -132,7 +132,7 @@ class EmbeddingQueue:
         return run
 
     async def embed(self, run: EmbeddingRun, wanted: Callable[[], Mapping[bytes, str]]) -> None:
-        """Embed in a run the wanted texts, which a thread collects once the answering model is known.
+        """Check the model, then embed the texts that `wanted` returns in a thread; set aside refused ones.
 
         Raises ProviderError when the endpoint failed; earlier vectors are in the run.
         """
@@ -200,13 +200,13 @@ class EmbeddingQueue:
         return self._set_aside
 
     def retry(self, keys: Collection[bytes]) -> None:
-        """Take these texts off the list of refused ones, so that they are embedded again."""
+        """Take texts, by hash, off the list of refused ones, so that they are embedded again."""
         self._set_aside = {key: each for key, each in self._set_aside.items() if key not in keys}
 
     # --- vectors of holders ---------------------------------------------------------------------------
 
     def add_holder(self, holds: Holds) -> None:
-        """Register a holder of texts: `run` embeds them, and `get` returns their vectors."""
+        """Register a holder of texts, as of sessions: `run` embeds them, and `get` returns their vectors."""
         self._holders.append(holds)
 
     def get(self, key: bytes) -> Vectors | None:
@@ -219,7 +219,7 @@ class EmbeddingQueue:
         self._woken.set()
 
     async def run(self) -> None:
-        """Embed the missing texts of holders until cancelled; failures are tried again later."""
+        """Embed holders' missing texts, and drop vectors of texts no longer held, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
@@ -301,7 +301,7 @@ class EmbeddingRun:
         self._progress = progress
 
     def rank(self) -> Rank:
-        """Return the order among runs: the highest goes first."""
+        """Return the rank among runs: the latest used goes first, then that with the fewest texts left."""
         return (int(self._used_at()), -self.left)
 
     @property
@@ -327,7 +327,7 @@ class EmbeddingRun:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for one of the slots for chunks, and hold it in the block."""
+        """Wait for a slot to send a chunk, in the order of runs, and hold it during the `with` block."""
         await self._queue.semaphore.take(self.rank)
         try:
             yield
@@ -335,7 +335,7 @@ class EmbeddingRun:
             self._queue.semaphore.release()
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
-        """Embed `texts` by hash, the first ones first.
+        """Embed texts by hash in chunks, some at once, the first ones first; isolate those that fail.
 
         Raises ProviderError when the endpoint, not a text, is at fault, and ModelReplacedError when the
         answering model changes during the run.
@@ -461,7 +461,7 @@ class BaselineLearner:
         return ("failing", self._problem) if self._learning.done() else ("learning", "")
 
     def set_baseline(self, baseline: Baseline | None) -> None:
-        """Set the baseline: of the answering model, or of an earlier one."""
+        """Set the baseline, of the answering model or an earlier one, and update `is_wanting`."""
         self.baseline = baseline
         self._update_is_wanting()
 
@@ -489,12 +489,12 @@ class BaselineLearner:
             self._learning.add_done_callback(log_failure)
 
     def try_again(self) -> None:
-        """Compute again after a failure that may pass, now that the endpoint answers."""
+        """Compute the baseline again if it failed for a passing reason, as the endpoint answers now."""
         if self._problem in _PASSES:
             self.learn()
 
     async def close(self) -> None:
-        """Cancel the background task."""
+        """Cancel the computing of the baseline and wait for its end."""
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)

@@ -100,7 +100,7 @@ class Indexer:
         return self._over_limit(estimate(*texts))
 
     def open(self, root: Root) -> RootIndex:
-        """Return the index of a root; the first call starts its first build without waiting for it."""
+        """Return a root's index and mark it as used; the first call starts its builds, without waiting."""
         index = self._roots.get(root)
         if index is None:
             store = MemoryStore(root)
@@ -122,24 +122,24 @@ class Indexer:
         return index
 
     def forget_vectors(self, index: RootIndex) -> None:
-        """Let the next build of this root embed everything anew: `rebuild --full`."""
+        """Let a root's next build embed all texts anew, by any model that answers: `rebuild --full`."""
         index.builder.forget_vectors()
         for queue in self.queues:
             queue.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
-        """Ask for a rescan of the roots with this top: of these files, or of all."""
+        """Ask for a rescan of these files, or of all, in those roots in use that are at a path."""
         for root, index in self._roots.items():
             if root.top == top:
                 index.mark(files)
 
     def mark_all(self) -> None:
-        """Rescan all roots, after a change of permissions or of the model."""
+        """Ask for a rescan and a new map of all roots in use."""
         for index in self._roots.values():
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s and tidy it; drop roots that are gone or unused for a day."""
+        """Every 25 s rescan roots, unload those gone or unused for a day, drop old packs, check models."""
         while True:
             await asyncio.sleep(self._reconcile_s)
             now = time.monotonic()
@@ -172,7 +172,7 @@ class Indexer:
         return None if index is None else index.builder.snapshot
 
     async def refresh(self, top: str) -> None:
-        """Rescan the roots with this top; wait at most five seconds until their maps show the files."""
+        """Rescan the roots in use at a path; wait at most 5 s for each until its map shows the files."""
         for root, index in list(self._roots.items()):
             if root.top == top:
                 await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)
@@ -200,7 +200,7 @@ class Indexer:
             return None
 
     async def _unload(self, root: Root) -> None:
-        """Drop a root's index and cancel its builds."""
+        """Drop a root's index, report the roots left, and cancel its builds."""
         index = self._roots.pop(root)
         self._on_roots(frozenset(self._roots))
         if index.task is not None:

@@ -103,11 +103,11 @@ class ModelCache:
 
 
 class ModelIdentity:
-    """Recognises which model answers behind one embedder. Belongs to one event loop.
+    """Recognises by test sentences which model answers behind an embedder; accepts or defers a new one.
 
     `key` names the model that answers now, `kept` the one whose vectors maps hold. They differ while a new
     model may not embed everything: once a day, and within the limit of tokens. `renamed` is called, by any
-    thread, when either changes.
+    thread, when either changes. Belongs to one event loop.
     """
 
     _looked_at: float | None = None
@@ -140,7 +140,7 @@ class ModelIdentity:
 
     @property
     def dimension(self) -> int:
-        """Dimension of new vectors; 0 while it is unknown."""
+        """Dimension of the answering model's vectors; 0 while it is unknown."""
         return self._seen[self._number].shape[1] if self._known else 0
 
     @property
@@ -154,7 +154,7 @@ class ModelIdentity:
         return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
     async def check_if_due(self) -> None:
-        """Check the model if that is due, before texts are embedded. Raises ProviderError."""
+        """Prepare the embedder for texts, and check its model if that is due. Raises ProviderError."""
         await self.embedder.prepare()
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
         if seen is not self._seen:  # another engine runs a model in this process
@@ -165,7 +165,7 @@ class ModelIdentity:
             await asyncio.shield(self._start_check())
 
     async def check_now(self) -> None:
-        """Embed the public sentences and compare them. Raises ProviderError when the endpoint fails."""
+        """Embed the test sentences and judge by them which model answers. Raises ProviderError."""
         began, until = self._clock(), time.monotonic() + _PATIENCE_S
         try:
             rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
@@ -176,7 +176,7 @@ class ModelIdentity:
         self._judge_model(rows)
 
     def note_query(self, dimension: int) -> None:
-        """Start a check that is due, or at once when a query's vector has another dimension."""
+        """Start a check of the model if that is due, or if a query's vector has another dimension."""
         if not (self.embedder.replaceable and self._known):
             return
         now = self._clock()
@@ -193,7 +193,7 @@ class ModelIdentity:
             self._accept_model()
 
     def renew(self) -> None:
-        """Accept any answering model from now on: `rebuild --full`."""
+        """Accept the answering model, and any that the next check finds: for `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
         self._kept, self.notice = self._number, ""
         self._update_keys()

@@ -83,7 +83,7 @@ def _as_array(rows: list[int]) -> Numbers:
 
 
 class CueRows(msgspec.Struct, frozen=True, eq=False):
-    """Rows of the cues of some memories, without vectors.
+    """Cues of memories as rows with texts, hashes and lexical index, but without vectors.
 
     `owners` and `begins` are as in a map's `Cues`. `texts` are as they are embedded. `hashes` are of them,
     b"" without an embedder.
@@ -241,7 +241,7 @@ class RowMaker:
         self._pause = pause
 
     def rows(self, memories: tuple[Memory, ...], before: MapRows | None) -> MapRows:
-        """Build the rows of `memories`, reusing unchanged ones of `before`."""
+        """Build rows of memories and cues, with hashes, words and traits, reusing those of `before`."""
         pace = Pace(self._pause)
         changes = compare_rows(before.memories if before is not None else (), memories, pace)
         return MapRows(

@@ -78,7 +78,7 @@ class PackSource(msgspec.Struct, frozen=True, eq=False):
 
 
 class VectorPack:
-    """A sealed pack for reading. Its memory is freed with the last reference to it or to a row of it."""
+    """Sealed vectors of a root, to be read; their memory is freed with the last reference to a row."""
 
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor; it is closed with the pack, and at once if that is unusable."""
@@ -194,7 +194,7 @@ def _newest_dimension(pack_source: PackSource) -> int:
 
 
 def _known_rows(pack_part: PackPart, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
-    """Return the rows of a part with a known vector."""
+    """Return the rows of a part that have a vector: a fresh one, or in its index of this dimension."""
     known = np.fromiter(map(fresh.__contains__, pack_part.hashes), np.bool_, len(pack_part.hashes))
     if pack_part.dense is not None and pack_part.dense.dimension == dimension:
         known |= ~pack_part.dense.missing
@@ -252,14 +252,14 @@ def _vectors_offset(length: int) -> int:
 
 
 class VectorPacks:
-    """Vector packs by root, until they are taken; the oldest are dropped first."""
+    """Vector packs by root, until taken; dropped after a day, and the oldest of more than 64."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waiting: dict[str, tuple[VectorPack, float]] = {}
 
     def put(self, vector_pack: VectorPack) -> None:
-        """Keep a pack for its root, in place of an older one."""
+        """Keep a pack for its root, in place of an older one; of more than 64 packs drop the oldest."""
         self._waiting.pop(vector_pack.label.root, None)
         self._waiting[vector_pack.label.root] = (vector_pack, self._clock())
         while len(self._waiting) > MOST_PACKS:
@@ -281,7 +281,7 @@ class VectorPacks:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Descriptors of all packs, to be handed on; they stay open as long as this object has them."""
+        """Descriptors of all waiting packs, to be handed on; open as long as the packs are kept here."""
         return tuple(vector_pack.descriptor for vector_pack, _ in self._waiting.values())
 
 

@@ -81,7 +81,7 @@ class VectorCache:
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
-        """Copy rows that are in no index any more; drop copies of rows that are back, and too many."""
+        """Keep copies of rows that left all indexes; drop copies of rows that are back, and the oldest."""
         for key, row in left.items():
             if key not in self._row_of and key not in self._recent:
                 self._retired[key] = row.copy()
@@ -113,14 +113,14 @@ class KnownVectors:
         self._unpacked: Known | None = None  # lookup in the pack
 
     def get(self, key: bytes) -> Vectors | None:
-        """Return the newest vector of a text, if there is one."""
+        """Return the newest vector of a text by hash: of the run, an index or the pack; else None."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
         if fresh is None:
             fresh = _first_found(key, (self._cache, self._cues))
         return self._from_pack(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
-        """Return the row numbers of the texts that have to be embedded."""
+        """Return the row numbers of those hashes that have no known vector; blank texts are left out."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
@@ -157,7 +157,7 @@ class KnownVectors:
         return run
 
     def add_cut(self, run: EmbeddingRun) -> None:
-        """Add the cut texts of the run under way to `cut`."""
+        """Add the texts that the current run embedded by their beginning to `cut`; ignore another run."""
         if run is self._run:
             self.cut |= run.cut
 

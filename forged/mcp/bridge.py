@@ -12,7 +12,7 @@ USAGE = "usage: bridge.py [HARNESS] [--workspace DIR]\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Serve on stdin and stdout until the agent hangs up; return the exit code."""
+    """Run the MCP server on stdin and stdout until the agent hangs up; return the exit code, 2 for misuse."""
     from forged.mcp import parse_arguments, serve  # noqa: PLC0415 - its path is known only now
 
     place = parse_arguments(arguments)

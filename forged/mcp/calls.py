@@ -43,7 +43,7 @@ _HITS = 10
 
 
 class CallError(Exception):
-    """A failed tool call, with the reason for the agent; `off` if the user has switched memory off."""
+    """A tool call failed; the message tells the agent why. `off`: the user has switched memory off."""
 
     def __init__(self, message: str, *, off: bool = False) -> None:
         super().__init__(message)
@@ -51,10 +51,10 @@ class CallError(Exception):
 
 
 class Calls:
-    """Carries out the tool calls of one agent by requests to the daemon; threads may share it."""
+    """Carries out an agent's tool calls and resource reads by requests to the daemon; thread-safe."""
 
     def __init__(self, harness: str = "", workspace: str = "") -> None:
-        """Set up the calls. `harness` is the agent's program, `workspace` overrides other folders."""
+        """Set up calls for the agent `harness`; `workspace`, if given, replaces detected folders."""
         self._workspace = workspace
         self._harness = harness
         self._written = ""  # the generation with this agent's own changes; it sees no older one
@@ -75,7 +75,7 @@ class Calls:
         }
 
     def run_tool(self, params: Json, root: str) -> Json:
-        """Run a tool and return the result; `root` is the URI of the agent's first folder, if known."""
+        """Run a tool and return its MCP result, also for an error; `root` is the agent's first folder."""
         name = str(params["name"])
         try:
             given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
@@ -86,7 +86,7 @@ class Calls:
             return _make_result(str(why), failed=not why.off)
 
     def read_resource(self, params: Json, root: str) -> Json:
-        """Return one memory as a resource. Raises MessageError."""
+        """Return the memory of a `memory://` URI as an MCP resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
             text = self._run_in_workspace(
@@ -97,7 +97,7 @@ class Calls:
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _run_in_workspace(self, tool: Callable[..., str], root: str, **given: object) -> str:
-        """Return a tool's text for the workspace. Raises CallError, also while memory is bypassed."""
+        """Run a tool for the agent's workspace; return its text. Raises CallError, also if bypassed."""
         if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
@@ -106,7 +106,7 @@ class Calls:
             raise CallError(_error_sentence(error)) from None
 
     def _resolve_workspace(self, root: str) -> str:
-        """Return the workspace: the option, the harness's variable, its first folder, or the current one."""
+        """Return the workspace: the option, the agent's variable, its first folder, or the current one."""
         folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
         named = self._workspace or folder or _path_of_uri(root)
@@ -116,7 +116,7 @@ class Calls:
         return place
 
     def _ask(self, request: Request[R]) -> R:
-        """Return the daemon's reply to a request. Raises ClientError, and CallError as `_checked_reply`."""
+        """Send a request to the daemon; return its reply. Raises ClientError, CallError if memory is off."""
         return _checked_reply(self._client.ask(request))
 
     # --- the tools; arguments are as in tools.py ---------------------------------------------------------
@@ -194,7 +194,7 @@ class Calls:
         return "\n".join(lines)
 
     def _forget_one(self, request: Forget) -> Forgotten:
-        """Forget a memory in its scope: of the repository, of the user, or of this agent."""
+        """Forget a memory of the repository or user or, if none has this id, one in the agent's own scope."""
         try:
             return self._ask(request)
         except RequestFailed as failed:
@@ -209,7 +209,7 @@ class Calls:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
-        """Return the calling agent for scopes that need it. Raises CallError."""
+        """Return the agent's name if the scope is `agent`, else "". Raises CallError if it is unknown."""
         if scope != "agent":
             return ""
         if not self._harness:
@@ -229,7 +229,7 @@ _Answer = TypeVar("_Answer", bound=Reply)
 
 
 def _checked_reply(reply: _Answer) -> _Answer:
-    """Return a reply that has content. Raises CallError."""
+    """Return the daemon's reply if its status is ok or empty. Raises CallError with the reason otherwise."""
     if reply.status == "disabled":
         raise CallError(f"Memory is off here: {reply.reason}.", off=True)
     if reply.status == "not_ready":
@@ -252,7 +252,7 @@ def _no_results(reply: Found | Memories, message: str) -> str:
 
 
 def _missing_sentence(reply: Memories) -> str:
-    """Return a sentence about the ids that were not found; empty if all were."""
+    """Name for the agent the memory ids that were not found, and the reason; empty if all were."""
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""
@@ -264,7 +264,7 @@ def _degraded_note(reply: Found | Memories) -> str:
 
 
 def _error_sentence(error: ClientError) -> str:
-    """Return the problem and the next step for the agent."""
+    """Tell the agent why its call failed and what to do next, for each kind of client error."""
     if isinstance(error, RequestFailed):
         return _refusal_sentence(error)
     if isinstance(error, DeadlineExceeded):
@@ -295,6 +295,6 @@ def _path_of_uri(uri: str) -> str:
 
 
 def _daemon_executable() -> str | None:
-    """Return the daemon's program next to this interpreter; without it, the recorded one is started."""
+    """Return the program `forged` next to this interpreter; None if missing, then the recorded one starts."""
     path = os.path.join(os.path.dirname(sys.executable), "forged")
     return path if os.path.exists(path) else None

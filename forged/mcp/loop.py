@@ -36,7 +36,7 @@ _HARNESS = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 def parse_arguments(arguments: list[str]) -> tuple[str, str] | None:
-    """Return harness and workspace of a command line, empty if not given; None for an invalid one."""
+    """Parse `[HARNESS] [--workspace DIR]` into harness and workspace, "" if left out; None if invalid."""
     words, workspace = list(arguments), ""
     if "--workspace" in words[:-1]:
         place = words.index("--workspace")
@@ -48,7 +48,7 @@ def parse_arguments(arguments: list[str]) -> tuple[str, str] | None:
 
 
 def serve(harness: str = "", workspace: str = "") -> None:
-    """Answer the messages on stdin; return when it ends, or when the agent stops reading stdout."""
+    """Run the MCP server: answer messages on stdin until that ends or the agent stops reading stdout."""
     if sys.stdin is None or sys.stdout is None:
         return
     if sys.stdin.isatty():
@@ -81,7 +81,7 @@ def _skip_line(lines: BinaryIO, line: bytes) -> None:
 
 
 class Bridge:
-    """Server of one agent's MCP messages. `is_over` when the agent stopped reading."""
+    """Answers one agent's MCP messages, tool calls in threads; `is_over` once the agent stopped reading."""
 
     def __init__(self, out: io.FileIO, harness: str, workspace: str) -> None:
         self.is_over = False
@@ -104,24 +104,24 @@ class Bridge:
         self._remote = {"tools/call": _check_tool_call, "resources/read": _check_resource}
 
     def handle_line(self, line: bytes) -> None:
-        """Answer one line, or start a thread for it; an invalid line gets an error answer."""
+        """Handle one message of the agent: answer it or start a thread; an invalid one gets an error."""
         try:
             self._dispatch(messages.parse_line(line))
         except MessageError as refused:
             self.refuse(refused)
 
     def refuse(self, refused: MessageError) -> None:
-        """Send an error answer."""
+        """Send the agent an error answer in place of a result."""
         self._send(messages.error_line(refused))
 
     def finish(self) -> None:
-        """Wait a second at most for the running calls, after the agent has hung up."""
+        """Wait for the running tool calls after the agent has hung up, for one second at most."""
         end = time.monotonic() + _LAST_CALLS_S
         for done in list(self._running.values()):
             done.acquire(timeout=max(end - time.monotonic(), 0.0))
 
     def _dispatch(self, message: JsonRpcMessage) -> None:
-        """Answer a request, start the thread of a call, or take a notification. Raises MessageError."""
+        """Answer a request, start a thread for a tool call, or take a notification or answer."""
         number, method = message.number, message.method
         if not method:
             self._take_roots(message)
@@ -141,20 +141,20 @@ class Bridge:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
     def _work_for_request(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
-        """Return the result of `work` on the params. Raises MessageError with the request's number."""
+        """Return what `work` returns for a request's params. Raises MessageError with the request's id."""
         try:
             return work(params)
         except MessageError as refused:
             raise MessageError(refused.code, str(refused), number) from None
 
     def _initialize(self, params: Json) -> Json:
-        """Return the answer to `initialize`, and store if the agent has folders."""
+        """Return the answer to `initialize`; remember if the agent can list its folders (`roots`)."""
         able = params.get("capabilities")
         self._has_roots = isinstance(able, dict) and "roots" in able
         return tools.initialize_result(params.get("protocolVersion"))
 
     def _take_notification(self, message: JsonRpcMessage) -> None:
-        """Handle a notification; unknown ones are ignored."""
+        """Drop a cancelled call, or ask for the agent's folders when they may have changed."""
         if message.method == "notifications/cancelled":
             number = message.params.get("requestId")
             if isinstance(number, (str, int)):
@@ -163,13 +163,13 @@ class Bridge:
             self._send(messages.request_line(_ROOTS, "roots/list"))
 
     def _take_roots(self, message: JsonRpcMessage) -> None:
-        """Store the first of the agent's folders, from the answer to this server's only request."""
+        """Store the first folder in the agent's answer to `roots/list`, as the workspace of later calls."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))
 
     def _start_tool_thread(self, number: str | int, method: str, asked: Json) -> None:
-        """Start the thread of a call. Raises MessageError if its id is in use or calls are too many."""
+        """Start a thread for a tool call or resource read. Raises MessageError for a used id, or over 64."""
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
             raise MessageError(messages.NO_REQUEST, why, number)
@@ -183,7 +183,7 @@ class Bridge:
             raise MessageError(messages.OUR_FAULT, "no thread could be started", number) from None
 
     def _run_tool(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
-        """Carry out a call and send the answer, unless the call was cancelled; runs in its thread."""
+        """Run a tool call or resource read in its thread; send result or error unless cancelled."""
         try:
             calls = self._daemon_calls()
             work = calls.run_tool if method == "tools/call" else calls.read_resource
@@ -200,7 +200,7 @@ class Bridge:
         done.release()
 
     def _daemon_calls(self) -> Calls:
-        """Return the calls to the daemon; the first call imports them."""
+        """Return the object that asks the daemon; made at the first tool call, which imports its module."""
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
@@ -213,7 +213,7 @@ class Bridge:
             return self._calls
 
     def _send(self, line: bytes) -> None:
-        """Write a line to stdout; set `is_over` if the agent has stopped reading."""
+        """Write a line to the agent, one thread at a time; set `is_over` if the agent has stopped reading."""
         with self._writing:
             try:
                 while line:
@@ -223,14 +223,14 @@ class Bridge:
 
 
 def _log(sentence: str) -> None:
-    """Write to stderr, which agents log, close, or ignore."""
+    """Write a sentence to stderr, if possible; an agent may log, close, or ignore it."""
     with suppress(OSError, AttributeError):
         sys.stderr.write(f"forgectl: {sentence}\n")
         sys.stderr.flush()
 
 
 def _get_prompt(params: Json) -> Json:
-    """Return the prompt for these params. Raises MessageError."""
+    """Answer `prompts/get`: return the prompt `recall` for a topic. Raises MessageError."""
     given = params.get("arguments")
     topic = given.get("topic") if isinstance(given, dict) else None
     if params.get("name") != tools.PROMPT:
@@ -241,7 +241,7 @@ def _get_prompt(params: Json) -> Json:
 
 
 def _check_tool_call(params: Json) -> Json:
-    """Return the params of a tool call, if the tool exists. Raises MessageError."""
+    """Return the params of a `tools/call` as they are, if the tool exists. Raises MessageError."""
     name = params.get("name")
     if not isinstance(name, str) or name not in tools.BY_NAME:
         known = ", ".join(tools.BY_NAME)
@@ -250,7 +250,7 @@ def _check_tool_call(params: Json) -> Json:
 
 
 def _check_resource(params: Json) -> Json:
-    """Return the params of a resource read, if the URI is a memory's. Raises MessageError."""
+    """Return the params of a `resources/read` as they are, if the URI is a memory's. Raises MessageError."""
     uri = params.get("uri")
     if not isinstance(uri, str) or not uri.startswith(tools.URI) or uri == tools.URI:
         raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {tools.URI}ID")

@@ -36,7 +36,7 @@ class JsonRpcMessage:
 
 
 def parse_line(line: bytes) -> JsonRpcMessage:
-    """Parse a line as a JSON-RPC message. Raises MessageError."""
+    """Parse one line as a JSON-RPC request, notification or answer. Raises MessageError if invalid."""
     try:
         fields = json.loads(line, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
@@ -57,27 +57,27 @@ def parse_line(line: bytes) -> JsonRpcMessage:
 
 
 def answer_line(number: str | int, result: Json) -> bytes:
-    """Return the answer to a request as a line."""
+    """Encode the result of a request, with its id `number`, as a line of JSON-RPC."""
     return _encode_line({"id": number, "result": result})
 
 
 def error_line(refused: MessageError) -> bytes:
-    """Return an error answer as a line."""
+    """Encode an error answer as a line of JSON-RPC."""
     return _encode_line({"id": refused.number, "error": {"code": refused.code, "message": str(refused)}})
 
 
 def request_line(number: str, method: str) -> bytes:
-    """Return a request of this server as a line."""
+    """Encode a request of this server to the agent as a line of JSON-RPC."""
     return _encode_line({"id": number, "method": method})
 
 
 def _encode_line(fields: Json) -> bytes:
-    """Return a message as one line of ASCII, which passes lone surrogates through."""
+    """Encode a JSON-RPC message as one line of ASCII, which passes lone surrogates through."""
     return json.dumps({"jsonrpc": "2.0", **fields}, separators=(",", ":")).encode() + b"\n"
 
 
 def _id_of(fields: Json) -> str | int | None:
-    """Return the id, None for a notification. Raises MessageError."""
+    """Return the id of a JSON-RPC message, None for a notification. Raises MessageError if invalid."""
     number = fields.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
         return number
@@ -87,5 +87,5 @@ def _id_of(fields: Json) -> str | int | None:
 
 
 def _reject_constant(name: str) -> object:
-    """Raise ValueError: NaN and Infinity are not JSON."""
+    """Raise ValueError for NaN and Infinity, which Python parses but JSON does not have."""
     raise ValueError(name)

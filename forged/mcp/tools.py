@@ -44,7 +44,7 @@ def initialize_result(wanted: object) -> Json:
 def _make_tool(
     name: str, title: str, description: str, properties: Json, *needed: str, **hints: bool
 ) -> dict[str, object]:
-    """Return a tool for the list: its name, its words, its arguments' schema and hints."""
+    """Return an MCP tool for `tools/list`; `needed` are required arguments, `hints` its annotations."""
     schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     return {
         "name": name,
@@ -56,23 +56,23 @@ def _make_tool(
 
 
 def _text_schema(description: str, most: int = 400) -> Json:
-    """Return the schema of a text."""
+    """Return the JSON schema of a text argument of at most `most` characters."""
     return {"type": "string", "maxLength": most, "description": description}
 
 
 def _texts_schema(description: str, least: int, most: int, longest: int = 2_000) -> Json:
-    """Return the schema of a list of texts."""
+    """Return the JSON schema of an argument with `least` to `most` texts of at most `longest` characters."""
     items = {"type": "string", "maxLength": longest}
     return {"type": "array", "items": items, "minItems": least, "maxItems": most, "description": description}
 
 
 def _count_schema(most: int, usual: int) -> Json:
-    """Return the schema of a count from 1."""
+    """Return the JSON schema of a count from 1 to `most`, with the default `usual`."""
     return {"type": "integer", "minimum": 1, "maximum": most, "default": usual}
 
 
 def _choice_schema(*words: str, description: str = "") -> Json:
-    """Return the schema of a text that is one of these words."""
+    """Return the JSON schema of an argument that is one of these words."""
     fields = {"description": description} if description else {}
     return {"type": "string", "enum": list(words), **fields}
 
@@ -180,7 +180,7 @@ PROMPTS = (
 
 
 def recall_prompt(topic: str) -> Json:
-    """Return the prompt, which has the agent search for a topic in its own words."""
+    """Return the MCP prompt `recall`: the agent searches memories on a topic, then sums them up."""
     text = (
         f"Recall what memory holds about: {topic}\n\n"
         "Call search_memories with up to five sentences that a helpful memory about this might contain, and "
@@ -196,7 +196,7 @@ class WrongToolArgument(Exception):  # noqa: N818 - reads as its subject
 
 
 def checked_arguments(tool: Json, given: object) -> Json:
-    """Return a call's arguments that are not null, checked by the schema. Raises WrongToolArgument."""
+    """Check a tool call's arguments by its schema; return those not null. Raises WrongToolArgument."""
     name, schema = tool["name"], tool["inputSchema"]
     assert isinstance(schema, dict)
     known = schema["properties"]
@@ -214,7 +214,7 @@ def checked_arguments(tool: Json, given: object) -> Json:
 
 
 def _checked_value(field: str, schema: Json, value: object) -> object:
-    """Return an argument checked by its schema. Raises WrongToolArgument."""
+    """Check one tool argument by its schema: list, number or text. Raises WrongToolArgument."""
     if schema["type"] == "array":
         return _checked_list(field, schema, value)
     if schema["type"] == "integer":
@@ -223,7 +223,7 @@ def _checked_value(field: str, schema: Json, value: object) -> object:
 
 
 def _checked_list(field: str, schema: Json, value: object) -> list[str]:
-    """Return a list of texts checked by its schema. Raises WrongToolArgument."""
+    """Check number and texts of a tool argument that is a list. Raises WrongToolArgument."""
     least, most = schema["minItems"], schema["maxItems"]
     if not isinstance(value, list) or not least <= len(value) <= most:  # type: ignore[operator]
         raise WrongToolArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")
@@ -233,7 +233,7 @@ def _checked_list(field: str, schema: Json, value: object) -> list[str]:
 
 
 def _checked_count(field: str, schema: Json, value: object) -> int:
-    """Return a whole number checked by its schema. Raises WrongToolArgument."""
+    """Return a tool argument as whole number, also from 3.0, if within limits. Raises WrongToolArgument."""
     least, most = schema["minimum"], schema["maximum"]
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if not isinstance(whole, int) or isinstance(whole, bool) or not least <= whole <= most:  # type: ignore[operator]
@@ -242,7 +242,7 @@ def _checked_count(field: str, schema: Json, value: object) -> int:
 
 
 def _checked_text(field: str, schema: Json, value: object) -> str:
-    """Return a text checked by its schema. Raises WrongToolArgument."""
+    """Return a text argument if it is an allowed word, or not blank and not too long; else raise."""
     words = schema.get("enum")
     if isinstance(words, list):
         if value not in words:

@@ -24,7 +24,7 @@ _PAUSE_S = 0.0005
 
 
 async def sweep_absent_daily(memories: MemoryParts) -> None:
-    """Sweep all roots once a day, as `sweep_absent` does, until cancelled. Raises nothing."""
+    """Once a day erase the rows of memories missing for many days, until cancelled. Raises nothing."""
     wait_s = _AFTER_S
     while True:
         await asyncio.sleep(wait_s)
@@ -55,7 +55,7 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
 
 
 async def _sweep_root(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
-    """Count the day for one root and erase rows that are due; return the number of forgotten memories."""
+    """Count a day for a root's missing files; erase rows that are due; return the number of memories."""
     removal, ids = memories.state.removal, await memories.trust.ids(root.top)
     known = known | removal.own_file_ids(ids.identities)
     look = (

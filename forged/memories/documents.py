@@ -38,7 +38,7 @@ _MOST_SOURCE = 1024
 
 
 class _PlannedDocument(msgspec.Struct, frozen=True):
-    """Plan of one document's ingestion: all its pieces, the missing ones, ids of replaced ones."""
+    """Plan of one document's ingestion: all pieces, those to write, ids to remove or forgotten."""
 
     source: str
     pieces: tuple[Memory, ...]
@@ -119,7 +119,7 @@ async def ingest(
 
 
 def check_attributes(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
-    """Check an agent id and metadata; return them as attributes of each piece. Raises InvalidRequest."""
+    """Check an agent id and metadata, also for secrets; return them as attributes of each piece."""
     if agent_id and AGENT_ID.fullmatch(agent_id) is None:
         raise InvalidRequest(f"{agent_id[:80]!r} is no agent's id")
     if problem := metadata_problem(metadata):

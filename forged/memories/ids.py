@@ -83,7 +83,7 @@ async def scan_root(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
 async def find_on_disk(
     memories: MemoryParts, place: Workplace, wanted: str, scope: str = ""
 ) -> tuple[RootOnDisk, str]:
-    """Find an id or prefix in the files of all roots of a place; return the root and the whole id.
+    """Find an id or prefix in the files of a place's roots, all or of a scope; return root and whole id.
 
     A withheld memory is only meant if no counting one is.
     """
@@ -110,7 +110,7 @@ async def missing_error(memories: MemoryParts, place: Workplace, wanted: str, sc
 async def place_of_scope(
     memories: MemoryParts, place: Workplace, scope: str, agent_id: str = "", *, sessions: bool = False
 ) -> Workplace:
-    """Return the roots that a request means: the workspace, or the one root of another scope.
+    """Return the place that a request means: the workspace, an agent's or the org root, or no root.
 
     Memories of an agent are only in the place that names that agent. With `sessions`, scope session is
     allowed, which has no root. Raises InvalidRequest.
@@ -168,7 +168,7 @@ def session_view(memories: MemoryParts, view: View, session_id: str) -> View:
 
 
 def require_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
-    """Return the only result found. Raises MemoryNotFound for none, InvalidRequest for several."""
+    """Return the only memory found for an id. Raises MemoryNotFound, InvalidRequest for several."""
     if len(found) > 1:
         raise InvalidRequest(
             f"the repository and the user both have a memory {wanted[:80]!r}; "
@@ -216,7 +216,7 @@ def _find_named(
 
 
 def _require_only(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
-    """Return the only result. Raises MemoryNotFound for none, InvalidRequest for several."""
+    """Return the only root and id found. Raises MemoryNotFound, InvalidRequest for several."""
     _check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return require_one(found, wanted, scope)
 

@@ -59,7 +59,7 @@ class _ExistingMemories(msgspec.Struct, frozen=True):
 
 
 class ImportJob(msgspec.Struct, frozen=True):
-    """Prepared drafts for a root, and outcomes of those not written, in the order of the request."""
+    """An import's prepared drafts for a root, and outcomes of the others, in the request's order."""
 
     index: RootIndex
     tops: tuple[str, ...]
@@ -86,7 +86,7 @@ async def prepare(
     terms: ImportTerms,
     check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
-    """Scan the root and prepare drafts without writing; `check` refuses invalid words of a draft.
+    """Scan the root and prepare an import's drafts without writing; `check` refuses invalid words.
 
     Raises what `check` raises.
     """
@@ -105,7 +105,7 @@ async def prepare(
 
 
 async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutcome, ...], int]:
-    """Write the prepared drafts durably; return all outcomes and the generation that shows them."""
+    """Write an import's drafts durably; return all outcomes and the generation that shows them."""
     done = await memories.writer.add_all(job.index, job.drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
     if job.terms.allow_forgotten:

@@ -39,7 +39,7 @@ async def remove_memories(
     purge: bool,
     earlier: Sequence[Rewrite] = (),
 ) -> tuple[tuple[str, ...], CutCount, int]:
-    """Remove memories, so that no retrieve finds them and no capture writes their texts again.
+    """Trash or erase memories with their rows and traces, so that no capture writes them again.
 
     With `purge`, sentences with such a text are also removed from pending and failed events. Returns the ids,
     the numbers of removed sentences, and the generation without the memories.
@@ -50,6 +50,7 @@ async def remove_memories(
         cut = await purge_texts(memories, contents)
 
     async def clean(gone: Sequence[str], root: RootIds) -> None:
+        """Remove all traces of the memories but their files."""
         nonlocal cut
         await state.forgotten.add(top, gone, ids)
         await state.removal.forget(root, ids, gone)
@@ -72,7 +73,7 @@ async def apply_remote_forget(memories: MemoryParts, index: RootIndex, ids: tupl
 
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
-    """Remove a session's memory, by its complete id, and its text; None if no session has it."""
+    """Remove a session's memory, by whole id, and its text everywhere; None if no session has it."""
     row = memories.session_memories.remove(memory_id)
     if row is None:
         return None
@@ -86,7 +87,7 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 
 
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
-    """Remove texts from all pending events and proposals, and from the memories of sessions."""
+    """Remove texts from pending events, proposals and session memories; return the sentences cut."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
     await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
@@ -97,7 +98,7 @@ async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCo
 
 
 async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
-    """Erase refused proposals, also from the capture log."""
+    """Erase proposals from the review list, and their texts from the capture log."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
         await memories.state.capture_log.forget((), [each.memory.content for each in drop])
@@ -123,7 +124,7 @@ async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, conten
 async def remove_moved(
     memories: MemoryParts, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, became: MoveTarget
 ) -> int:
-    """Remove memories that were copied to another root; return the generation without them."""
+    """Remove memories that were copied to another root, and move their rows; return the generation."""
 
     async def clean(_: Sequence[str], root: RootIds) -> None:
         await memories.state.removal.move_rows(root, ids, became)
@@ -133,7 +134,7 @@ async def remove_moved(
 
 
 async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[str]) -> int:
-    """Erase pieces of documents; return the generation without them, without waiting for it.
+    """Erase pieces of documents with their rows; return the generation without them, not yet built.
 
     Their texts do not count as forgotten: they may come back at any time.
     """
@@ -180,12 +181,13 @@ async def _remove(
 async def removal_targets(
     memories: MemoryParts, place: Workplace, wanted: str, scope: str, *, version_only: bool, erase: bool
 ) -> tuple[RootIndex, tuple[str, ...]]:
-    """Resolve a memory to be removed: return its root and ids; for an erase also from the trash.
+    """Return root and ids of a memory to remove, of all versions or one; for an erase also in the trash.
 
     A complete id in the trash wins over a prefix of one on disk.
     """
 
     async def in_trash(*, whole: bool) -> tuple[RootIndex, tuple[str, ...]] | None:
+        """Return root and ids of a memory in the trash, or None; `whole`: only by its complete id."""
         held = await asyncio.to_thread(memories.writer.trash.held, time.time())
         if whole and not any(is_complete_id(wanted, each.memory.id) for each in held):
             return None

@@ -88,7 +88,7 @@ async def plan_move(
 
 
 async def move(memories: MemoryParts, moving: PlannedMove) -> tuple[Written, int]:
-    """Write the newest version into the other root, and put the old chain into the trash.
+    """Carry out a planned move: write the memory to its new root, put the old chain into the trash.
 
     Returns the generation that shows both, too.
     """
@@ -161,7 +161,7 @@ class RestorableEntries(msgspec.Struct, frozen=True):
             )
 
     def batches(self, scope: str) -> list[list[TrashEntry]]:
-        """Return the groups removed together in one root, newest versions first."""
+        """Return trash entries of a scope in groups removed together from one root, the last group first."""
 
         def together(each: TrashEntry) -> tuple[float, str, str]:
             return -each.note.taken_at, each.note.batch, each.note.top
@@ -181,7 +181,7 @@ async def find_restorable(memories: MemoryParts, place: Workplace) -> Restorable
 
 
 async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[TrashEntry]) -> int:
-    """Restore trash entries to their roots; return the generation that shows them."""
+    """Restore trash entries, with their table rows, to a place's roots; return the generation."""
     generation = 0
     for root in place.roots:
         if some := [each for each in meant if each.note.top == root.top]:
@@ -190,7 +190,7 @@ async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trash
 
 
 async def check_exists(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
-    """Raise MemoryNotFound unless a memory exists on disk, when it is not in the trash."""
+    """Raise MemoryNotFound for a memory that is not in the trash, unless it exists on disk."""
     try:
         await find_on_disk(memories, place, memory_id, scope)
     except MemoryNotFound as error:
@@ -257,7 +257,7 @@ async def _resume_one(memories: MemoryParts, intent: Intent) -> None:
 
 
 def roots_of(intent: Intent) -> list[tuple[Root, str]]:
-    """Return the roots of an unfinished verb, with the identities that they had."""
+    """Return the roots of an interrupted removal, move or restore, with the identities that they had."""
     ends = ((intent.top, intent.scope, intent.identity), (intent.to_top, intent.to_scope, intent.to_identity))
     return [(Root(top, Scope(scope)), identity) for top, scope, identity in ends if top]
 

@@ -38,7 +38,7 @@ _TRIES = 8
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """Requested change of a memory: None and "" keep a field.
+    """Requested edit of a memory's text, category, cues, evidence or links; None and "" keep a field.
 
     `base` is the id or number of the version that the person changed.
     """
@@ -54,7 +54,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if nothing changes."""
+        """True if the edit names no change."""
         has_changes = self.content is not None or self.category or self.relate or self.unrelate
         return not has_changes and self.cues is self.evidence is None
 
@@ -81,6 +81,7 @@ async def edit(
         added = await whole_links(memories, at.index, change.relate)
 
     async def changed(base: Memory, root: Root) -> Memory:
+        """Return `base` with the edit applied, after checks of its version and of a new text."""
         _check_base(base, change.base)
         new = replace(
             base,

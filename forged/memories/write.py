@@ -52,10 +52,10 @@ async def remember(
     allow_secret: bool = False,
     key: str = "",
 ) -> tuple[Written, str]:
-    """Write one memory and return it with notes; a superseded memory decides on the scope.
+    """Check and write one memory, to a file or into a session's memory; return it with notes.
 
     `wanted` has no id and no times yet; ids in it may be prefixes. `attributes` returns those of the request,
-    checked for a scope; `names` are texts in them that may contain a secret.
+    checked for a scope. `names` in them may contain a secret. A superseded memory decides on the scope.
     """
     tops, place = place.tops, await _place_of_write(memories, place, wanted.scope, agent_id, attributes)
     content = without_private(wanted.content)
@@ -181,7 +181,7 @@ def _check_not_blank(content: str) -> None:
 def _keep_in_session(
     memories: MemoryParts, place: Workplace, new: Memory, patch: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
-    """Keep a text in memory until its session ends or expires; return a note about that."""
+    """Keep a text in memory until its session ends or expires; return it with a note about that."""
     sessions, now = memories.session_memories, memories.session_memories.clock()
     kept = new_session_memory(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(patch.apply(UNKNOWN), agent_id=agent_id)
@@ -265,7 +265,7 @@ def require_permission(secrets: Sequence[str], *, allowed: bool) -> None:
 
 
 def notes_on(secrets: Sequence[str], *others: str, is_cut: bool) -> Iterator[str]:
-    """Yield notes about the written text: private spans that were cut, and secrets."""
+    """Yield notes about a written text: private spans that were cut, the `others`, and secrets."""
     if is_cut:
         yield "text that is marked private was left out"
     yield from others

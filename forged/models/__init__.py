@@ -90,7 +90,7 @@ __getattr__ = lazy_exports(
 
 
 class Purpose(msgspec.Struct, frozen=True):
-    """The purpose of a call that sends text, and the roots that the text comes from.
+    """Purpose of a call that sends text, with the roots of the text and the time of a waiting agent.
 
     `name` is query, build, gate, identity, hyde, capture, doctor or shared. `tops` are the roots' top
     folders; none for forged's own texts. `waiting` is the budget of a waiting agent; a call that cannot be
@@ -121,7 +121,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat model's answer without its reasoning, and its tokens, counted by the endpoint or estimated.
+    """A chat model's answer without reasoning, its tokens (counted or estimated), and a failure if any.
 
     Not `whole` when it was cut off, or the caller had enough. `failure` is the reason that the answer is
     unreliable (refused, filtered, cut, empty, or server), and `message` its sentence. The text is kept in
@@ -170,7 +170,7 @@ class Embedder(Protocol):
 
     @property
     def health(self) -> EndpointHealth | None:
-        """Return the health of its endpoint; None in this process, and where the caller admits calls."""
+        """Return the health of the model's endpoint; None in process, or where the caller admits calls."""
         ...
 
     renamed: Callable[[], None]
@@ -207,11 +207,11 @@ class ChatModel(Protocol):
 
     @property
     def health(self) -> EndpointHealth | None:
-        """Return the health of its endpoint; see `Embedder`."""
+        """Return the health of the model's endpoint or program; None where the caller admits calls."""
         ...
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError.
+        """Return the model's reply; `deadline` is in `time.monotonic()` seconds. Raises ProviderError.
 
         For a streamed prompt it also raises if the reply was refused, filtered or cut without any text.
         """

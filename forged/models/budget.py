@@ -45,7 +45,7 @@ _Days = dict[tuple[str, str], DayCost]
 
 
 class Governor:
-    """Limits and accounts of all model calls; belongs to one event loop.
+    """Token limit, rate limit and daily accounts of all model calls; belongs to one event loop.
 
     A limit of 0 is none. `clock` returns Unix seconds.
     """
@@ -61,12 +61,12 @@ class Governor:
         self._days: _Days = {}
 
     def restore(self, days: Iterable[DayCost]) -> None:
-        """Add the counts of an earlier daemon in the last 90 days."""
+        """Add the daily counts of an earlier daemon to the accounts; those over 90 days old are dropped."""
         for day in days:
             self._add_to_account(day)
 
     def accounts(self) -> tuple[DayCost, ...]:
-        """Return the counts of all saved days and purposes."""
+        """Return the counts of calls and tokens by day and purpose, of all kept days."""
         return tuple(self._days.values())
 
     def admit(self, tokens: int, *, can_wait: bool = True) -> LimitReached | None:
@@ -89,7 +89,7 @@ class Governor:
         completion_tokens: int = 0,
         said_tokens: int = 0,
     ) -> None:
-        """Count the use of calls. The first has its slot from `admit`; each further call takes one.
+        """Count calls with their failures and tokens, by purpose; each call after the first takes a slot.
 
         `said_tokens` are the prompt tokens of the conversation.
         """
@@ -166,7 +166,7 @@ class Governor:
 
 
 class GovernedChat:
-    """A ChatModel that asks the governor first and reports its use; for calls with a waiting caller."""
+    """`ChatModel` for calls with a waiting caller: obeys the daily token limit and counts its use."""
 
     def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
         self._model = model
@@ -175,7 +175,7 @@ class GovernedChat:
         self._purpose = purpose
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Complete as `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
+        """Complete a prompt and count its tokens, or raise ProviderError (`limit`) above today's limit."""
         tokens = estimate(prompt.system, prompt.user)
         if refusal := self._governor.admit(tokens, can_wait=False):
             raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)

@@ -63,7 +63,7 @@ class EgressGuard:
         return proxy_for(url, key, self._network)
 
     async def check(self, purpose: Purpose, texts: Sequence[str]) -> None:
-        """Return if the request may leave now. Raises ProviderError, `held` or `limit`."""
+        """Check that neither a pause nor today's limit holds a request. Raises ProviderError: held, limit."""
         if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="held")
         if purpose.name not in GOVERNED and (reason := self._over_budget(estimate(*texts))):
@@ -97,7 +97,7 @@ class EgressAttempt:
             self.mark_sent()
 
     def mark_sent(self) -> None:
-        """Record that the texts have left."""
+        """Record that the request's texts have left: one call, with their number and length."""
         self._is_sent = True
         texts, characters = len(self._texts), sum(map(len, self._texts))
         self._record(EgressRecord(self._host, self._purpose, calls=1, texts=texts, characters=characters))

@@ -79,7 +79,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Endpoint:
-    """One base URL with its key and kept connections; retries `retries` times within the deadline.
+    """HTTP client for one base URL and key: redacts texts, retries failed calls, and records health.
 
     Without the `health` of its model every call is made, for a process whose calls another one admits.
     """
@@ -130,7 +130,7 @@ class Endpoint:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
-        """Return the result of `read` on a good reply. Raises ProviderError; SizeRefused if less may pass."""
+        """Make a call and return the result of `read` on a good reply. Raises ProviderError, SizeRefused."""
         where, left = self.display_url(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
@@ -260,7 +260,7 @@ def _timeout_error(where: str) -> ProviderError:
 
 
 async def _read(response: httpx.Response, cap: int, seen: streams.StreamWatch | None = None) -> bytes | None:
-    """Return the body, inflated, or None if it is over the cap; `seen` returns True to stop early."""
+    """Return the inflated body; None if over the cap or not decodable. `seen` returns True to stop early."""
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
         return None

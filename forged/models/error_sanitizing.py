@@ -93,7 +93,7 @@ def _is_quoted(message: str, own: list[tuple[int, int]], text: str) -> bool:
 
 
 def _uncommon_words(message: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of all words that are not common in errors, nor the name of a model."""
+    """Yield the places of a message's words that are neither common in errors nor a model's name."""
     named = [found.span(1) for found in _MODEL.finditer(message)]
     for word in _WORD.finditer(message):
         is_name = any(start <= word.start() and word.end() <= end for start, end in named)

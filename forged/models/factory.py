@@ -34,7 +34,7 @@ _M = TypeVar("_M")
 
 
 class EndpointHealths(msgspec.Struct, frozen=True):
-    """Health of each model that the configuration uses over HTTP; two uses of one model share one."""
+    """Health of each model called over HTTP or as a program, by use; two uses of one model share one."""
 
     embedding: EndpointHealth | None = None
     cjk: EndpointHealth | None = None
@@ -43,18 +43,18 @@ class EndpointHealths(msgspec.Struct, frozen=True):
 
     @property
     def each(self) -> tuple[EndpointHealth, ...]:
-        """Return each health once."""
+        """Return the health of every model in use, each once."""
         all_ = (self.embedding, self.cjk, self.hyde, self.capture)
         return tuple({id(health): health for health in all_ if health is not None}.values())
 
 
 def make_endpoint_healths(config: Config) -> EndpointHealths:
-    """Return a health, still untried, for each endpoint's model in use."""
+    """Return untried healths for the models that the configuration calls over HTTP or as programs."""
     memory, llm = config.memory, config.llm.base_url
     known: dict[tuple[str, str], EndpointHealth] = {}
 
     def health_of(url: str, model: str, use: str) -> EndpointHealth | None:
-        """Return the health of a model with this use; None if it is not called over HTTP or a program."""
+        """Return a model's health, with this use added; None unless called over HTTP or as a program."""
         if is_program(model):
             url, health = "", EndpointHealth(*model.partition("/")[::2])
         elif (
@@ -90,7 +90,7 @@ def make_embedder(
     health: EndpointHealth | None = None,
     activity: Activity | None = None,
 ) -> ModelChoice[Embedder]:
-    """Return the embedder or the reason for none. Blocks up to 5 s if the key comes from a command.
+    """Return the configured embedder or the reason for none. Blocks up to 5 s for a key from a command.
 
     Texts leave through `egress`. A model in this process is loaded with the first text. Its background work
     yields while `activity` shows that agents ask.

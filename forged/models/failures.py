@@ -22,7 +22,7 @@ _MAX_RETRY_AFTER_S = 300.0
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """The reason that one attempt failed. `reason` as in ProviderError; `retry`: a retry may help."""
+    """Failure of one attempt at an endpoint: `reason` as in ProviderError, and if a `retry` may help."""
 
     reason: str
     message: str
@@ -61,7 +61,7 @@ _RETRIED = frozenset({408, 409, 429})
 
 
 class _Complaint(msgspec.Struct, frozen=True):
-    """The content of an error body in any form: a code, a sentence, and a wait in seconds."""
+    """An error found in a reply's body, in one form: code, sentence, HTTP status, and seconds to wait."""
 
     code: str = ""
     message: str = ""
@@ -72,7 +72,7 @@ class _Complaint(msgspec.Struct, frozen=True):
 def fault_of(
     where: str, status: int, headers: Mapping[str, str], body: bytes, unsaid: SensitiveTexts, *, now: float
 ) -> Fault | None:
-    """Return the reason that a reply is no answer, or None if it is one.
+    """Classify an endpoint's reply: return the fault that makes it no answer, or None if it is one.
 
     `where` is the endpoint as it may be shown. `headers` are looked up in lower case. `now` is
     `time.time()`.

@@ -27,7 +27,7 @@ def fastembed_embedder(
     passage_prefix: str = "",
     activity: Activity | None = None,
 ) -> InProcessEmbedder:
-    """Return the embedder of a model that fastembed has under this name, from any publisher.
+    """Return the in-process embedder of the fastembed model `name`, from any publisher, in `folder`.
 
     No module is imported and no file opened before the first text. The package must be installed.
     """
@@ -42,7 +42,7 @@ def fastembed_embedder(
 
 
 def _load(name: str, folder: Path) -> LoadedModel:
-    """Open the model in the folder with fastembed. Raises ProviderError."""
+    """Load a fastembed model from its folder. Raises ProviderError, also if fastembed does not know it."""
     try:
         from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and 0.3 s
 
@@ -62,7 +62,7 @@ def _load(name: str, folder: Path) -> LoadedModel:
         ) from error
 
     def encode(texts: list[str], _: Kind) -> Vectors:
-        """Return the rows of texts. Raises ProviderError."""
+        """Return the vectors of texts from fastembed. Raises ProviderError."""
         try:
             return np.array(list(model.embed(texts)), dtype=np.float32)
         except Exception as error:

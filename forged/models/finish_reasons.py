@@ -60,7 +60,7 @@ class ModelReply(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> str:
-        """Return the answer with a final line break, if it has one."""
+        """Return the answer without reasoning, with a final line break if the reply ends with one."""
         return f"{self.answer}\n" if self.content.endswith("\n") else self.answer
 
     @property
@@ -75,7 +75,7 @@ class ModelReply(msgspec.Struct, frozen=True):
 
 
 def failure_of(reply: ModelReply) -> ReplyFailure | None:
-    """Return the reason that this is no answer, or None if it is one, perhaps in the reasoning field."""
+    """Return the reason that a reply is no answer; None for an answer, or a reply not whole yet."""
     if reason := _failure_reason(reply):
         before = " before an answer came" if reason == "cut" and not reply.answer else ""
         return ReplyFailure(reason, _MESSAGES[reason] + before)
@@ -89,14 +89,14 @@ def failure_of(reply: ModelReply) -> ReplyFailure | None:
 
 
 def text_of(reply: ModelReply) -> str:
-    """Return the answer. Some servers put it into the reasoning field, which is used if all else is empty."""
+    """Return a reply's answer; if a whole reply has none, the one in its reasoning field (some servers)."""
     if reply.answer or not reply.whole or _failure_reason(reply):
         return reply.answer
     return without_thoughts(reply.thoughts)
 
 
 def is_truncated(reply: ModelReply) -> bool:
-    """Return True if the reply was cut off."""
+    """Return True if a reply is not whole, or was filtered, cut or broken off by the endpoint."""
     return not reply.whole or _failure_reason(reply) in ("filtered", "cut", "server")
 
 

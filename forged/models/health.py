@@ -72,7 +72,7 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class EndpointHealth:
-    """Health of one model at one base URL; belongs to one event loop. `uses` are its purposes."""
+    """Circuit breaker of one model at one base URL, in one event loop; `uses` are the model's purposes."""
 
     def __init__(self, host: str = "", model: str = "", clock: Callable[[], float] | None = None) -> None:
         self.host = host
@@ -98,7 +98,7 @@ class EndpointHealth:
     # --- admission of calls ---------------------------------------------------------------------------
 
     def outage(self, within_s: float = _FOREVER) -> Outage | None:
-        """Return the reason not to wait `within_s` seconds for an answer, or None."""
+        """Return the reason not to call now, or not to wait `within_s` seconds for an answer; else None."""
         now = self._clock()
         asked_s = self._asked_until - now
         if self.is_open:
@@ -113,7 +113,7 @@ class EndpointHealth:
         return None
 
     def admit(self, waiting: RetryBudget | None = None) -> None:
-        """Return if a call may go now. Raises ProviderError for waiting agents, and for more than a probe."""
+        """Raise ProviderError in an outage, except for a due probe for which no agent waits."""
         within_s = _FOREVER if waiting is None else waiting.until - self._clock()
         outage = self.outage(within_s)
         if outage is not None and (waiting is not None or outage.wait_s > 0):
@@ -121,7 +121,7 @@ class EndpointHealth:
 
     @property
     def is_open(self) -> bool:
-        """Return True if only single probes may go."""
+        """Return True after two failures in a row, when only single probes may go."""
         return self._failures >= ENOUGH
 
     @property
@@ -130,7 +130,7 @@ class EndpointHealth:
         return self._failures > 0
 
     def reset(self) -> None:
-        """Forget failures, so that the next call goes at once; you may have fixed the cause."""
+        """Forget failures, Retry-After and late answers, so that the next call goes at once."""
         self._failures, self._asked_until = 0, 0.0
         self._believed_since = self._clock()
         self._took.clear()
@@ -143,7 +143,7 @@ class EndpointHealth:
         return max((0.0, *(start + apart - now for start, apart in ago)))
 
     def _is_slow(self, within_s: float) -> bool:
-        """Return True if the last two answers were late, or the last was and a running one will be."""
+        """Return True if the last two answers took over `within_s`, or one did and a running call will."""
         late = [took > within_s for (took,) in self._took]
         if len(late) == ENOUGH and all(late):
             return True
@@ -179,7 +179,7 @@ class EndpointHealth:
         self._reason = self._message = ""
 
     def record_failure(self, error: ProviderError) -> None:
-        """Record a failed call; failures without a request do not count."""
+        """Record a failed call and its Retry-After; not one that sent no request."""
         if error.reason in _WITHOUT_CALL:
             return
         now = self._clock()
@@ -196,7 +196,7 @@ class EndpointHealth:
         self._starts.extend([self._clock()] * calls)
 
     def _finish(self, attempt: Attempt) -> None:
-        """Remove a call from the running ones."""
+        """Remove an ended call from the running ones, and as the probe if it was."""
         self._under_way.discard(attempt)
         if self._probe is attempt:
             self._probe = None
@@ -204,7 +204,7 @@ class EndpointHealth:
     # --- report for status ----------------------------------------------------------------------------
 
     def report(self) -> EndpointReport:
-        """Return the health for a status report."""
+        """Return state, reason, ages and time of the next call of this model, for a status report."""
         now, state = self._clock(), self._state()
         outage = self.outage(self._granted_s or _FOREVER)
         message = (
@@ -223,7 +223,7 @@ class EndpointHealth:
         )
 
     def _state(self) -> State:
-        """Return the state for a status report."""
+        """Return the model's state for a status report: failing, slow, untried or ok."""
         if self._failing_since is not None:
             return "failing"
         if self._took and self._took[-1][0] > self._granted_s > 0:
@@ -232,7 +232,7 @@ class EndpointHealth:
 
 
 class Attempt:
-    """One running call; it ends by `record_success`, `record_failure` or `abandon`."""
+    """One running call of a model; its outcome and duration are recorded in the model's health."""
 
     def __init__(
         self, health: EndpointHealth, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
@@ -245,7 +245,7 @@ class Attempt:
         self._took: list[float] | None = None
 
     def record_caller_left(self) -> None:
-        """Record that the agent has gone while the call goes on."""
+        """Record that the agent has gone while its call goes on: a late answer, of estimated duration."""
         if self._timed and self._took is None:
             self._health._under_way.discard(self)
             self._took = [self._budget_s * _LONGER]

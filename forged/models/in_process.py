@@ -55,7 +55,7 @@ its wording.
 
 
 def split_layers(rows: Vectors) -> tuple[Vectors, Vectors]:
-    """Return the layers before the last of each row, and the last, of unit length."""
+    """Split rows of kind "layers" into the earlier layers and the last, which is scaled to unit length."""
     width = rows.shape[1] // len(LAYERS) * (len(LAYERS) - 1)
     last = rows[:, width:]
     return rows[:, :width], last / np.linalg.norm(last, axis=1, keepdims=True)
@@ -85,7 +85,7 @@ class ConcurrencyLimit:
         self._semaphore.release()
 
     def close(self) -> None:
-        """Cancel the waiting calls, without waiting for the running ones."""
+        """Cancel the waiting calls and close the thread pool, without waiting for the running calls."""
         self._semaphore.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -175,11 +175,11 @@ class InProcessEmbedder:
 
     @property
     def gives_layers(self) -> bool:
-        """Return True if the local model runs on onnxruntime."""
+        """Return True if kind "layers" may be used: this is the local model, run by onnxruntime."""
         return self.key.startswith(f"{LOCAL}\n") and self.engine.startswith("onnxruntime")
 
     async def prepare(self) -> None:
-        """Load the model. Raises ProviderError."""
+        """Load the model in a thread unless it is loaded, so that `key` is final. Raises ProviderError."""
         if self._encode is None:
             await asyncio.to_thread(self._load_once)
 
@@ -191,7 +191,7 @@ class InProcessEmbedder:
         purpose: Purpose,  # noqa: ARG002 - no text leaves this process
         deadline: float | None = None,
     ) -> Vectors:
-        """Embed as `Embedder`; calls that have not started at the deadline, or are cancelled, never start."""
+        """Embed texts in small calls; those not started at the deadline, or when cancelled, never start."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
         left = [self._prepare_text(text, kind) for text in texts]
@@ -213,7 +213,7 @@ class InProcessEmbedder:
         return exceeds(text, self._prefixes["passage"], _TEXT_TOKENS["passage"])
 
     async def aclose(self) -> None:
-        """Drop the waiting calls; the running call ends by itself and is not awaited."""
+        """Stop a long load and drop waiting calls; a running call ends by itself and is not awaited."""
         self._stop()
         for limit in set(self._limits.values()):
             limit.close()
@@ -232,7 +232,7 @@ class InProcessEmbedder:
         return ready(text, prefix, tokens)
 
     def _encode_call(self, texts: list[str], kind: Kind) -> Vectors:
-        """Return unit rows of texts, from a pool thread; load the model first if need be."""
+        """Load the model if need be and return unit rows of texts, passages at low priority, in a thread."""
         meant = self.key
         encode = self._load_once()  # at normal priority, because a query may wait for the load
         if self.key != meant:
@@ -259,14 +259,14 @@ class InProcessEmbedder:
 
 
 def _lower_priority() -> None:
-    """Lower the priority of this thread and its children; on other systems it would be the process's."""
+    """Lower this thread's priority on Linux; do nothing elsewhere, where it would be the process's."""
     if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, 0) < _NICE:
         with contextlib.suppress(OSError):  # a sandbox may refuse
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
 
 
 def _unit_rows(rows: Vectors, count: int) -> Vectors:
-    """Return the rows scaled to unit length. Raises ProviderError for unusable rows."""
+    """Return a model's rows scaled to unit length. Raises ProviderError for unusable or missing rows."""
     if rows.ndim != 2 or len(rows) != count:
         raise ProviderError(f"the model gave shape {rows.shape} for {count} texts", reason="bad_reply")
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)

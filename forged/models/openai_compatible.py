@@ -68,7 +68,7 @@ _BATCH_BY_HOST = {
 
 
 class OpenAICompatibleEmbedder:
-    """`Embedder` over `POST {base_url}/embeddings`; sends only `model` and `input`.
+    """`Embedder` over `POST {base_url}/embeddings`; halves batches and cuts texts refused for size.
 
     A call is sent in batches. A refusal for size halves them, and the smaller number stays for the process.
     A single text that is refused for size is cut to a half, a quarter and so on: llama.cpp takes 512 tokens
@@ -107,7 +107,7 @@ class OpenAICompatibleEmbedder:
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
-        """Embed as `Embedder`; 60 s without a deadline. A blank text is refused without a request."""
+        """Embed texts in batches, halved if refused for size, in 60 s by default; blank texts are refused."""
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
         if not all(text.strip() for text in texts):
             raise ProviderError("a text to embed is blank", reason="bad_input")
@@ -148,7 +148,7 @@ class OpenAICompatibleEmbedder:
         deadline: float,
         tokens: int = _MAX_TEXT_TOKENS,
     ) -> Vectors:
-        """Embed one batch in one request, each text cut to `tokens`. Raises SizeRefused."""
+        """Embed a batch in one request, each text cut to `tokens`; record its use. Raises SizeRefused."""
 
         def read(content: bytes) -> Vectors:
             rows = read_vectors(where, content, len(batch))
@@ -185,11 +185,11 @@ class OpenAICompatibleEmbedder:
 
 
 class EmptyStream(ProviderError):  # noqa: N818 - reads as the event it names
-    """The stream held nothing, which is llama_cpp.server's answer to a too long window."""
+    """Error for a stream that held nothing: llama_cpp.server's answer to a too long window."""
 
 
 class OpenAICompatibleChat:
-    """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
+    """`ChatModel` over `POST {base_url}/chat/completions`; drops optional parts that a server refuses.
 
     A schema goes as nested `json_schema`. A watched reply comes as a stream that ends with its token counts.
     The instruction has the role `system`. If a server refuses one of these, the request is repeated without
@@ -220,7 +220,7 @@ class OpenAICompatibleChat:
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Complete the prompt as `ChatModel`; leave out optional parts that the server refuses."""
+        """Complete the prompt; leave out parts that the server refuses, also later if that helped."""
         wishes = {name: value for name, value in _optional_parts(prompt).items() if name not in self._refused}
         named, last = set[str](), ""
         while True:
@@ -283,7 +283,7 @@ class OpenAICompatibleChat:
         return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
-        """Return True if the server may have refused an optional part of the request."""
+        """Return True if an error may be the server's refusal of an optional part of the request."""
         if "response_format" in wishes:
             return error.status in self._schema_refused
         takes = self._takes_system and wishes.keys() == {_SYSTEM}

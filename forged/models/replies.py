@@ -35,7 +35,7 @@ class _UsageReply(msgspec.Struct, frozen=True):
 
 
 class _VectorReply(msgspec.Struct, frozen=True):
-    """Reply of `/embeddings`."""
+    """Reply of `/embeddings`: the vectors of the texts, perhaps in another order."""
 
     data: list[_VectorItem]
 
@@ -52,12 +52,12 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
     @property
     def thoughts(self) -> str:
-        """Return the reasoning, if it is text."""
+        """Return the message's reasoning, under either of its names, if it is text; else empty."""
         return next((each for each in (self.reasoning_content, self.reasoning) if isinstance(each, str)), "")
 
     @property
     def text(self) -> str:
-        """Return the text, joined if it has parts."""
+        """Return the message's text, joined if it has parts."""
         if isinstance(self.content, list):
             return "".join(str(part.get("text") or "") for part in self.content)
         return self.content or ""
@@ -75,14 +75,14 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """One choice of a reply of `/chat/completions`."""
+    """One choice of a reply of `/chat/completions`: a message and its finish reason."""
 
     message: ChatMessage | None = None
     finish_reason: object = None
 
 
 class _ChatReply(msgspec.Struct, frozen=True):
-    """Reply of `/chat/completions` that is not streamed."""
+    """Reply of `/chat/completions` that is not streamed: choices and token counts."""
 
     choices: list[_Choice]
     usage: object = None
@@ -95,7 +95,7 @@ _CHAT = msgspec.json.Decoder(_ChatReply)
 
 
 def read_vectors(where: str, body: bytes, count: int) -> Vectors:
-    """Return float32 unit rows, shape (count, dimension), in the order of the inputs.
+    """Parse a reply of vectors into float32 unit rows, shape (count, dimension), in order of the inputs.
 
     Raises ProviderError. bad_reply: the reply has another form. bad_input: some rows, or the only one, are
     zero or not finite, which is due to those texts and not to the endpoint.
@@ -121,7 +121,7 @@ def vector_tokens(body: bytes) -> int:
 
 
 def item_places(indexes: list[int | None]) -> list[int]:
-    """Return the place of each item: its `index` if these form exactly 0..n-1, else its position.
+    """Return the place of each vector in a reply: by `index` if these form exactly 0..n-1, else by order.
 
     A single missing index is the free place (Gemini leaves out 0); several are filled by position.
     """
@@ -184,7 +184,7 @@ def _decode(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
 
 
 def _bad_reply(message: str) -> ProviderError:
-    """Return the error for a reply in another form."""
+    """Return the `bad_reply` error, with this message, for an endpoint's reply in another form."""
     return ProviderError(message, reason="bad_reply", status=200)
 
 
@@ -218,7 +218,7 @@ def read_reply(where: str, body: bytes) -> ModelReply:
 
 
 def completion_of(where: str, parsed: ModelReply, sent: Sequence[str]) -> Completion:
-    """Return the completion of a reply: its text without reasoning, and its failure.
+    """Return a parsed reply as a completion: text without reasoning, tokens, and a failure if any.
 
     Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from the reply with
     its reasoning.
@@ -235,7 +235,7 @@ def completion_of(where: str, parsed: ModelReply, sent: Sequence[str]) -> Comple
 
 
 def _token_count(usage: object, names: Sequence[str]) -> int:
-    """Return the first of these values that is a number, perhaps written as text; else 0."""
+    """Return the first valid count in `usage` under one of these names, perhaps given as text; else 0."""
     found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
     for value in found:
         try:

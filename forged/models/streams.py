@@ -26,7 +26,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _StreamChoice(msgspec.Struct, frozen=True):
-    """One choice in an event of a streamed reply."""
+    """One choice in an event of a streamed reply: a piece of the message, a finish reason or an error."""
 
     delta: ChatMessage | None = None
     finish_reason: object = None
@@ -34,7 +34,7 @@ class _StreamChoice(msgspec.Struct, frozen=True):
 
 
 class _StreamEvent(msgspec.Struct, frozen=True):
-    """One event of a streamed reply."""
+    """One event of a streamed reply: choices, token counts (`usage`) or an error."""
 
     choices: list[_StreamChoice] | None = None
     usage: object = None
@@ -110,7 +110,7 @@ class StreamParser:
             self._parts.append(data)
 
     def _add_event(self, data: bytes) -> bool:
-        """Add the content of an event; return False if the data is none, or an empty object."""
+        """Add an event's text, finish, usage and error to the reply; return False if the data is no event."""
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -133,7 +133,7 @@ class StreamParser:
 
 
 class StreamWatch:
-    """Callback for the chunks of one reply; returns True when the text is enough.
+    """Callback for the chunks of one streamed reply; parses them, and returns True when to stop reading.
 
     An empty chunk means that none came for a while: time has passed, and a finished stream may still be
     open. A text that may be reasoning, because the chat template opened it, is never enough. `clear` returns
@@ -157,12 +157,12 @@ class StreamWatch:
 
     @property
     def has_answer(self) -> bool:
-        """Return True if the finished lines are a usable answer in case no more arrive."""
+        """Return True if the complete lines so far are a usable answer, in case the stream breaks off."""
         reply = self._stream.reply
         return bool(reply.answer) and "\n" in reply.lines and self._is_answer(reply)
 
     def _is_answer(self, reply: ModelReply) -> bool:
-        """Return True if the text of a reply cannot be reasoning."""
+        """Return True if a reply's text so far cannot be reasoning, by its form or by `clear`."""
         return reply.has_separate_reasoning or self._clear(reply.lines)
 
 
@@ -177,17 +177,17 @@ def error_in(body: bytes) -> bytes:
 
 
 def parse_reply(where: str, body: bytes) -> ModelReply:
-    """Return the parsed reply, streamed or not. Raises ProviderError: bad_reply."""
+    """Return the parsed chat reply in a body, streamed or not. Raises ProviderError: bad_reply."""
     return _parse_all(body).reply if is_stream(body) else read_reply(where, body)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
-    """Return the completion of a reply; see `completion_of`. Raises ProviderError: bad_reply."""
+    """Parse a chat reply, streamed or not, into a completion. Raises ProviderError: bad_reply."""
     return completion_of(where, parse_reply(where, body), sent)
 
 
 def _parse_all(body: bytes) -> StreamParser:
-    """Return the parser after the whole body."""
+    """Return the parser of a stream after it has read a whole body."""
     stream = StreamParser()
     stream.feed(body + b"\n\n")
     return stream

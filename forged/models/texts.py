@@ -19,7 +19,7 @@ def ready(text: str, prefix: str, tokens: int) -> str:
 
 
 def exceeds(text: str, prefix: str, tokens: int) -> bool:
-    """Return True if `ready` cuts a text."""
+    """Return True if `ready` cuts this text: with its prefix it has over `tokens` estimated tokens."""
     most = BYTES_PER_TOKEN * tokens
     # A character is four bytes at most.
     if 4 * (len(prefix) + len(text)) <= most:

@@ -74,7 +74,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def connect(settings: Settings) -> Connection:
-    """Open one connection to the server, outside of the pool and without settings for searches."""
+    """Open an autocommit connection outside of the pool, not set up for searches. Raises SharedError."""
     try:
         return await _QuickCancelConnection.connect(**parameters(settings), autocommit=True)
     except (psycopg.Error, OSError) as error:
@@ -82,10 +82,10 @@ async def connect(settings: Settings) -> Connection:
 
 
 class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
-    """psycopg connection that cancels for 0.3 s instead of ten, then shuts its socket."""
+    """psycopg connection that tries to cancel a statement for 0.3 s, not 10 s, then shuts its socket."""
 
     async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
-        """Cancel the running statement; shut the socket if that takes too long."""
+        """Cancel the running statement within 0.3 s, or shut the socket if that fails."""
         try:
             await self.cancel_safe(timeout=min(timeout, _CANCEL_S))
         except (psycopg.Error, OSError):
@@ -102,7 +102,7 @@ def shut_socket(connection: Connection) -> None:
 
 
 async def configure_connection(connection: Connection) -> None:
-    """Configure a connection for searches: schema, vectors as arrays, index scans. Raises SharedError.
+    """Prepare a connection for searches: check pgvector; set schema, scans, plans. Raises SharedError.
 
     Each statement is planned for its values, because a plan for ten rows is bad for a million.
     """
@@ -129,7 +129,7 @@ _EXTENSION = (
 
 
 def require_pgvector(version: str | None) -> None:
-    """Raise SharedError if this version of pgvector is too old, or None (not installed)."""
+    """Raise SharedError if pgvector has a version before 0.8, or is not installed (None)."""
     if version is None:
         raise SharedError(
             "the shared PostgreSQL has no pgvector in this database: run `forgectl shared migrate`",

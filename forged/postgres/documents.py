@@ -38,7 +38,7 @@ _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = ''
 
 
 class ServerDocument(msgspec.Struct, frozen=True):
-    """A document on the server and the number of its pieces; `newest` is the time of the last one."""
+    """Document on the server with its number of pieces, metadata, and times of first and newest piece."""
 
     document_id: str
     source: str
@@ -50,13 +50,13 @@ class ServerDocument(msgspec.Struct, frozen=True):
 
 
 class ServerDocuments:
-    """Queries about the documents on the team's server."""
+    """Queries of the documents on the team's server: all, by name, ids of pieces, and removals."""
 
     def __init__(self, shared: SharedServer) -> None:
         self._shared = shared
 
     async def all(self) -> list[ServerDocument]:
-        """Return all documents on the server, sorted by source."""
+        """Return all documents on the server, sorted by source, at most 10,000."""
         return [ServerDocument(*found) for found in await self._fetch_rows(_ALL)]
 
     async def named(self, name: str) -> list[ServerDocument]:
@@ -72,7 +72,7 @@ class ServerDocuments:
         return dict(await self._fetch_rows(_GONE, ids=list(ids))) if ids else {}
 
     async def _fetch_rows(self, statement: str, **values: object) -> list[Any]:
-        """Return the rows of a query. Raises SharedError, also while nothing may leave."""
+        """Return the rows of a query, within 3 s. Raises SharedError, also while egress is paused."""
         try:
             await self._shared.egress.check(PURPOSE, ())
         except ProviderError as error:

@@ -30,7 +30,7 @@ async def redacted_rows(
 
 
 async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
-    """Return one row as `redacted_rows` does, with its times set."""
+    """Return a row redacted and with times; a changed text loses its vector, a changed file is left out."""
     if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
         raise SharedError(
             "a name of a shared memory has a character that no database takes", reason="invalid"
@@ -56,7 +56,7 @@ async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: d
 
 
 def _metadata_json(metadata: Mapping[str, Any]) -> str:
-    """Return metadata as JSON text. Raises SharedError if it is too large."""
+    """Return a row's metadata as JSON without NUL. Raises SharedError for over 32 keys or 4,096 bytes."""
     text = sendable(json.dumps(metadata, ensure_ascii=False))
     if len(metadata) > MOST_KEYS or len(text.encode()) > MOST_METADATA:
         raise SharedError(
@@ -76,5 +76,5 @@ def _metadata_of_json(metadata: str) -> dict[str, Any]:
 
 
 def egress_texts(rows: Sequence[Stored]) -> list[str]:
-    """Return the texts of these rows that count as sent in the egress record."""
+    """Return the contents and sources of rows, the texts that the egress check and record count."""
     return [text for row in rows for text in (row.content, row.facts.source) if text]

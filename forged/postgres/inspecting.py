@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """Address, version and role of a connection."""
+    """Address with database, PostgreSQL version, and role of a connection to the server."""
 
     address: str
     version: str
@@ -46,14 +46,14 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 def server_info(connection: Connection) -> ServerInfo:
-    """Return address, version and role of a connection."""
+    """Return address with database, PostgreSQL version, and role of a connection to the server."""
     info = connection.info
     major, minor = divmod(info.server_version, 10_000)
     return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
 
 
 async def check_schema(connection: Connection, settings: Settings) -> list[Finding]:
-    """Return findings about the schema, compared with this program's migrations.
+    """Check tables, indexes, policies and vectors against this program's migrations; return findings.
 
     Raises SharedError if it is unreadable or of another program.
     """
@@ -66,7 +66,7 @@ async def check_schema(connection: Connection, settings: Settings) -> list[Findi
 
 
 async def examine(connection: Connection, settings: Settings) -> list[Finding]:
-    """Return findings about schema, role, rows and settings. Raises SharedError as `check_schema` does."""
+    """Return findings about schema, role, rows, connections and TLS. Raises SharedError as `check_schema`."""
     found = await check_schema(connection, settings)
     with translated():
         found += [each async for each in _role_findings(connection, settings)]
@@ -104,7 +104,7 @@ async def _schema_findings(connection: Connection, settings: Settings) -> AsyncI
 
 
 async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> Finding:
-    """Return a finding about the vector lengths of the tables."""
+    """Return a finding that fails if a table's vectors have another length than its migration states."""
     query = (
         "SELECT relname, atttypmod FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
         " WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND attname = 'embedding'"
@@ -118,7 +118,7 @@ async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> 
 
 
 async def _role_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    """Yield findings about the connected role: its limits, and its right to the user's rows."""
+    """Warn of a role exempt from row level security; else check its right to the user's rows."""
     query = (
         "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
@@ -236,7 +236,7 @@ SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL A
 
 
 def _names_finding(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix: str) -> Finding:
-    """Return a finding that fails, with `lacks` and `fix`, if some wanted names are absent."""
+    """Return a finding: ok if all `wanted` names are there, else failed with `lacks` and the remedy `fix`."""
     wanted = set(wanted)
     absent = sorted(wanted - set(there))
     if absent:

@@ -41,7 +41,7 @@ OnChange = Callable[[OwnerChange], None]
 
 
 class ChangeListener:
-    """Listener for changes by other daemons; those by this one, named `name`, are ignored."""
+    """Listens for row changes by other daemons, not by this one (`name`), and calls registered callbacks."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings

@@ -165,7 +165,7 @@ def resolution_of(memory_id: str, scope: str, one: bytes, other: bytes) -> Resol
 
 
 def _comparable(memory: Memory) -> Memory:
-    """Return a memory without change time, version number and predecessor."""
+    """Return a memory without change time, version number and predecessor, to compare two edits of it."""
     return msgspec.structs.replace(memory, updated_at="", version=1, supersedes=None)
 
 
@@ -175,13 +175,13 @@ def _change_rank(memory: Memory) -> tuple[int, int]:
 
 
 def _equal_content_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
-    """Return the sort key that chooses between two files with the same content."""
+    """Return the sort key of files with equal content: change time, version, has a predecessor, hash."""
     memory = parse(data, scope, memory_id)
     return *_change_rank(memory), bool(memory.supersedes), _sha256(data)
 
 
 def _with_predecessor(data: bytes, memory: Memory, scope: str) -> bytes:
-    """Return the file with its predecessor, or with an id derived from its own if it has none."""
+    """Return a memory's file unchanged, or with a predecessor id derived from its own if it names none."""
     if memory.supersedes:
         return data
     return relinked(data, scope, memory.id, f"mem_{_sha256(memory.id.encode())[:32]}")

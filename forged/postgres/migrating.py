@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS forged.models (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One numbered SQL file of `migrations/`."""
+    """Numbered SQL file of `migrations/`, for the whole schema or for each set of tables."""
 
     number: int
     name: str
@@ -58,7 +58,7 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def is_per_set(self) -> bool:
-        """Return True if the file runs for every set of tables."""
+        """Return True if the migration runs for every set of tables, by `${set}` in its text."""
         return "${set}" in self.text
 
     @property
@@ -83,7 +83,7 @@ def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
 async def migrate(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration] | None = None
 ) -> tuple[MigrationStep, ...]:
-    """Apply the migrations that a database lacks for these sets; return them. Raises SharedError."""
+    """Create pgvector, run lacking migrations, renew members' rights; return steps. Raises SharedError."""
     files = migrations() if files is None else files
     with translated(_MAY_NOT):
         async with connection.transaction():
@@ -99,7 +99,7 @@ async def migrate(
 
 
 async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Raise SharedError if the database lacks a migration for these sets, or has other ones."""
+    """Raise SharedError if the database lacks a migration, has unknown ones, or vectors of another model."""
     with translated():
         lacking = await missing_steps(connection, models, migrations())
     if lacking:
@@ -112,7 +112,7 @@ async def require_current(connection: Connection, models: Mapping[str, Embedding
 async def missing_steps(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration]
 ) -> tuple[MigrationStep, ...]:
-    """Return the migrations that a migrated database lacks. Raises SharedError if it must be left alone."""
+    """Return migration steps that a database lacks. Raises SharedError for unknown ones or other models."""
     cursor = await connection.execute("SELECT number, set_name, sha256 FROM forged.migrations")
     had = {MigrationStep(number, name): digest for number, name, digest in await cursor.fetchall()}
     _require_known_files(had, files)
@@ -121,7 +121,7 @@ async def missing_steps(
 
 
 def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[MigrationStep]:
-    """Yield all steps of these sets of tables, in order of the files."""
+    """Yield a step for each migration file, or one for every set of tables if the file is per set."""
     for file in files:
         yield from (
             MigrationStep(file.number, name)

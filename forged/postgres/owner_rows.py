@@ -49,7 +49,7 @@ class OwnerRows:
         self._sql = _OwnerStatements(scope)
 
     async def changes_since(self, since: int) -> RemoteChanges:
-        """Return changed rows and removal marks since a cursor; since 0, all."""
+        """Return file versions and removal marks changed since a cursor (0: all), with the next cursor."""
         values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
         versions, marks, cursor = {}, {}, since
         await self._shared.egress.check(self._purpose, ())
@@ -64,7 +64,7 @@ class OwnerRows:
         return RemoteChanges(versions, marks, cursor)
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
-        """Return the files of existing rows, with attributes."""
+        """Return the files of rows by id, with attributes; missing and oversized ones are left out."""
         values = {"owner": self._owner, "ids": list(ids), "most": MAX_FILE_BYTES}
         async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
             found = await (await connection.execute(self._sql.fetch, values)).fetchall()
@@ -74,7 +74,7 @@ class OwnerRows:
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Write rows that are as expected; return the ids written, and those that may not leave."""
+        """Redact and write files whose row has the expected hash; return ids written, and ids refused."""
         rows = [self._row_of_change(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
             rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
@@ -91,7 +91,7 @@ class OwnerRows:
         return PushResult(taken.ids, taken.refused | kept)
 
     async def _write_accepted(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
-        """Write rows that are as expected, in ever smaller batches; report rows that are refused for good."""
+        """Write rows whose server hash is as expected; halve a refused batch to report invalid rows."""
         if not rows:
             return PushResult()
         try:
@@ -110,7 +110,7 @@ class OwnerRows:
         )
 
     async def _write_expected(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
-        """Write rows that are as expected and record the egress, in one transaction; return their ids."""
+        """In one transaction write rows whose server state is as expected, and record egress; return ids."""
         texts = egress.egress_texts(rows)
         record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
@@ -136,7 +136,7 @@ class OwnerRows:
         return frozenset(row.id for row in fits)
 
     async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
-        """Store removal marks that are later than the server's, and delete forgotten rows."""
+        """Store removal marks later than the server's, delete forgotten rows, notify of the changes."""
         values = {"owner": self._owner, "scope": str(self._scope), "ids": list(marks)}
         async with (
             self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
@@ -192,13 +192,13 @@ class OwnerRows:
 
 
 class _OwnerStatements(msgspec.Struct, frozen=True):
-    """SQL statements on the owner's rows of one scope."""
+    """SQL texts to read and change one owner's rows and removal marks in a scope's table."""
 
     scope: Scope
 
     @property
     def changes(self) -> str:
-        """Return the query of changed rows and removal marks since a cursor."""
+        """Return the query of an owner's file versions and removal marks changed since a cursor."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT 'row', id, file_sha256, {_MICROSECONDS.format("created_at")}, coalesce(supersedes, ''),
@@ -211,7 +211,7 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
 
     @property
     def fetch(self) -> str:
-        """Return the query of files and attributes by id."""
+        """Return the query of an owner's files and attributes by id, up to a size."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file, memory_type, importance_score, metadata, agent_id FROM {table(self.scope)}
@@ -219,7 +219,7 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
 
     @property
     def states(self) -> str:
-        """Return the query of the current file hash, or the removal, of some ids."""
+        """Return the query of the file hashes of an owner's rows by id, and of which ids are removed."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file_sha256, false FROM {table(self.scope)}
@@ -230,12 +230,12 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
 
     @property
     def put(self) -> str:
-        """Return the statement that writes a checked row."""
+        """Return the statement that writes a row without checks, as the caller has made them."""
         return statements.put_checked(self.scope)
 
     @property
     def marks(self) -> str:
-        """Return the query of the removal marks of some ids."""
+        """Return the query of an owner's removal marks by memory id."""
         return f"""
             SELECT id, kind, {_MICROSECONDS.format("at")} FROM forged.tombstones
             WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(ids)s)"""
@@ -264,5 +264,5 @@ _MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
 
 
 def _timestamp(text: str) -> datetime:
-    """Return a file's time; 1970 if it is invalid."""
+    """Return a memory file's time as a datetime; 1970 if it is invalid or earlier."""
     return _EPOCH + timedelta(microseconds=max(0, time_ns(text)) // 1000)

@@ -57,7 +57,7 @@ class ServerHealth:
 
     @property
     def next_probe_s(self) -> float:
-        """Return the seconds to wait before the next probe."""
+        """Return the seconds before the next probe: 0 at first, then up to 5, 30 after refused access."""
         if self._probes == 0:
             return 0.0
         refused = self._error is not None and self._error.reason == "refused"
@@ -108,7 +108,7 @@ _FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
 
 
 class Pool:
-    """Connection pool with deadlines and a circuit breaker; belongs to one event loop.
+    """Pool of up to 4 connections with deadlines and a circuit breaker; belongs to one event loop.
 
     An own pool, because psycopg's reports a timeout without its cause.
     """
@@ -167,7 +167,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
-        """Lend a ready connection; afterwards keep it if it is idle, else close it."""
+        """Lend a connection, its socket shut at the deadline; afterwards keep it if idle, else close it."""
         connection = await self._take_ready(deadline)
         try:
             with shut_socket_at(deadline, connection):
@@ -195,7 +195,7 @@ class Pool:
         return await self._open_new(deadline)
 
     async def _open_new(self, deadline: float) -> Connection:
-        """Open and configure a connection. Raises SharedError for another schema or model."""
+        """Open a connection set up for searches, in time. Raises SharedError for another schema or model."""
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
             try:
@@ -209,7 +209,7 @@ class Pool:
         return connection
 
     async def _set_timeout(self, connection: Connection, deadline: float) -> None:
-        """Set a statement timeout just before the deadline, unless it is about that already."""
+        """Set a statement timeout just before the deadline, unless a current one is about that already."""
         left_ms = max(int((deadline - time.monotonic()) * 1000 * _EARLIER), _LEAST_MS)
         least, most = (left_ms * share for share in _ALIKE)
         if least <= self._limits.get(connection, 0) <= most and not _has_unread_data(connection):
@@ -218,7 +218,7 @@ class Pool:
         self._limits[connection] = left_ms
 
     async def _close_idle(self) -> None:
-        """Close all idle connections."""
+        """Close all idle connections of the pool."""
         while self._idle:
             await self._idle.pop().close()
 

@@ -151,7 +151,7 @@ class ReachedRow(msgspec.Struct, frozen=True):
 
 
 class EntityTables:
-    """Entities and relations of one owner's rows, within the caller's transaction."""
+    """Writes and searches the entities and relations of one owner's rows, in the caller's transaction."""
 
     def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
         self._connection = connection
@@ -159,7 +159,7 @@ class EntityTables:
         self._whose: Mapping[str, object] = {"owner": owner, "scope": str(scope)}
 
     async def renew(self, ids: Sequence[str]) -> None:
-        """Read the entities of these rows again from their texts; delete those without a row."""
+        """Replace the entities and relations of rows by those in their texts; delete orphaned entities."""
         if not ids or self._scope is Scope.SESSION:
             return
         await self._execute(_LOCK)
@@ -214,7 +214,7 @@ class EntityTables:
     async def reached(
         self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
     ) -> list[ReachedRow]:
-        """Return the rows within two steps of the entities with these ids, best first."""
+        """Return rows that pass the filters within two steps of entities with these ids, best first."""
         start = [each for (each,) in await self._execute(_NAMED, names=list(names))][:_MOST_STARTS]
         if not start:
             return []

@@ -34,7 +34,7 @@ FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 
 
 class OutboxReplay:
-    """Background sender of queued writes to the server, in order."""
+    """Sends queued writes to the server in order, then adds missing vectors, in the background."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class OutboxReplay:
                         await self._woken.wait()
 
     async def _send_all(self) -> None:
-        """Send all queued writes in order, then add all missing vectors."""
+        """Send all queued writes to the server in order, then add all missing vectors."""
         outbox = self._outbox
         while waiting := await outbox.oldest(_AT_ONCE, WRITES):
             for run in spooling.sendable_runs(waiting):
@@ -127,7 +127,7 @@ class OutboxReplay:
         return msgspec.structs.replace(row, vector=None)
 
     async def _fill_vectors(self, waiting: spooling.Waiting) -> None:
-        """Add vectors to rows and drop these from the queue. Raises ProviderError while some are missing."""
+        """Embed rows of the queue and store their vectors. Raises ProviderError while some are missing."""
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
             rows = [
                 row for _, write in waiting if (row := await _row_without_vector(writer, write)) is not None
@@ -144,7 +144,7 @@ class OutboxReplay:
 
 
 async def _row_without_vector(writer: RowWriter, write: Write) -> Stored | None:
-    """Return the row of a write if it still needs a vector, else None."""
+    """Return a queued write's row with its text if it still needs a vector on the server, else None."""
     scope, owner = spooling.owner_of(write)
     text = await writer.text_without_vector(scope, owner, write.id)
     return None if text is None else Stored(scope=scope, owner=owner, id=write.id, content=text)

@@ -57,22 +57,22 @@ class PushResult(msgspec.Struct, frozen=True):
 
 
 class LocalFiles(Protocol):
-    """Files of a root, as replication reads and changes them."""
+    """Interface to the files of a root for replication: scan, read, write, replace, forget."""
 
     async def look(self) -> FileVersions:
-        """Scan the root; return the versions of all counting files, by id."""
+        """Scan the root; return the file versions of all memories that count, by id."""
         ...
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
-        """Return files of the last scan; those changed since are left out."""
+        """Return files of the last scan by id, with attributes; those changed since are left out."""
         ...
 
     async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
-        """Write new files; return the ids written, and those of invalid files."""
+        """Write new memory files; return the ids written, and those of invalid files as refused."""
         ...
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        """Replace a file if it has the hash `expected`; return its id if written or invalid."""
+        """Replace a memory's file if it has the hash `expected`; return its id if written or invalid."""
         ...
 
     async def take_away(self, ids: Sequence[str]) -> None:
@@ -81,27 +81,27 @@ class LocalFiles(Protocol):
 
 
 class RemoteRows(Protocol):
-    """Rows of an owner on a server, as replication reads and changes them."""
+    """Interface to an owner's rows on a server for replication: changes, files, writes, removal marks."""
 
     async def changes_since(self, since: int) -> RemoteChanges:
-        """Return changed rows and removal marks since a cursor; since 0, all."""
+        """Return file versions and removal marks changed since a cursor (0: all), with the next cursor."""
         ...
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
-        """Return the files of existing rows."""
+        """Return the files of existing rows by id, with attributes."""
         ...
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Write rows that are as expected; return the ids written, and those that may not leave."""
+        """Write files whose row has the expected hash; return ids written, and those refused."""
         ...
 
     async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
-        """Store removal marks that are later, and delete forgotten rows."""
+        """Store removal marks that are later than the server's, and delete forgotten rows."""
         ...
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """Progress of a synchronization: `behind` is the number of changes left at the last step.
+    """Progress of a root's synchronization: changes left, files kept here, rows refused, last equality.
 
     `kept_here` may not leave; `refused` are rows that are no valid files. `at` is the last time of equality
     in Unix seconds, 0 for never.
@@ -135,7 +135,7 @@ class Replication:
         self._there, self._marks, self._cursor = {}, {}, 0
 
     async def step(self) -> bool:
-        """Compare both sides and transfer missing files and marks; return True if another step is needed."""
+        """Compare root and rows, transfer files and marks, merge conflicts, forget; True if more is to do."""
         await self._fetch_changes()
         here = await self._folder.look()
         plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)
@@ -174,7 +174,7 @@ class Replication:
         self.progress = SyncState(behind, kept, len(self._refused), at)
 
     async def _pull(self, ids: Sequence[str], here: FileVersions) -> None:
-        """Fetch files and write them here; remember rows that are no valid files."""
+        """Fetch rows' files and write them into the root; remember rows that are no valid files."""
         fetched = await self._rows.fetch(ids)
         fresh = {each: carried for each, carried in fetched.items() if each not in here}
         done = [await self._folder.write(fresh)] if fresh else []
@@ -204,7 +204,7 @@ class Replication:
         await self._record_common(kept.ids)  # so that the current file counts as changed
 
     async def _push(self, ids: Sequence[str], here: FileVersions) -> None:
-        """Send files as rows; remember those that may not leave."""
+        """Send the root's files as rows, noted beforehand; remember those that may not leave."""
         found = await self._folder.read(ids)
         changes = {
             each: FileChange(carried, here[each], self._there[each].sha256 if each in self._there else "")
@@ -234,6 +234,6 @@ def combined_result(several: Sequence[PushResult]) -> PushResult:
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield the items in order, at most AT_ONCE together."""
+    """Yield the items in order, in batches of at most AT_ONCE."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]

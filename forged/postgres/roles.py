@@ -63,7 +63,7 @@ async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) 
 
 
 async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] = ()) -> tuple[RowOwner, ...]:
-    """Take the rows of these owners, or all, from a login role; return the revoked owners.
+    """Revoke a role's right to the rows of these owners, by default of all; return the revoked owners.
 
     Raises SharedError.
     """
@@ -79,7 +79,7 @@ async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] =
 
 
 async def _revoke(connection: Connection, role: str, owners: Sequence[RowOwner]) -> tuple[RowOwner, ...]:
-    """Remove a login role from the roles of owners, and without any left from the members' role."""
+    """End a role's membership in owners' roles (by default all), and in the members' if none is left."""
     had = await _owners_of(connection, role)
     gone = tuple(owner for owner in had if not owners or owner in owners)
     async with connection.transaction():
@@ -96,13 +96,13 @@ async def _owners_of(connection: Connection, role: str) -> tuple[RowOwner, ...]:
 
 
 async def members(connection: Connection) -> tuple[Member, ...]:
-    """Return every role with a grant, sorted by name. Raises SharedError."""
+    """Return every login role with a grant, and its owners, sorted by name. Raises SharedError."""
     with translated():
         return await _all_members(connection)
 
 
 async def _all_members(connection: Connection) -> tuple[Member, ...]:
-    """Return every login role with a grant, sorted by name."""
+    """Read every login role with a grant, and its owners, from the server; sorted by name."""
     cursor = await connection.execute(_MEMBERS)
     found: dict[str, list[RowOwner]] = {}
     for role, comment in await cursor.fetchall():
@@ -145,7 +145,7 @@ _READ_ONLY = ("migrations", "models")
 
 
 async def _tables(connection: Connection) -> list[str]:
-    """Return the names of all tables of forged, without partitions."""
+    """Return the names of all tables in the schema `forged`, without partitions."""
     cursor = await connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace"
         " AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relname"
@@ -154,7 +154,7 @@ async def _tables(connection: Connection) -> list[str]:
 
 
 async def _require_ordinary(connection: Connection, role: str) -> None:
-    """Raise SharedError for a role that is missing, inherits nothing or bypasses row level security."""
+    """Raise SharedError for a role that is missing, inherits nothing or is exempt from row level security."""
     cursor = await connection.execute(
         "SELECT rolsuper, rolbypassrls, rolinherit, rolname = (SELECT pg_get_userbyid(nspowner)::text"
         " FROM pg_namespace WHERE nspname = 'forged') FROM pg_roles WHERE rolname = %s",
@@ -201,14 +201,14 @@ async def _remove_member(connection: Connection, group: str, role: str) -> None:
 
 
 async def _members_role(connection: Connection) -> str:
-    """Return the name of the role that all members have."""
+    """Return the name of the group role that every login role with a grant belongs to."""
     found = await (await connection.execute("SELECT forged.realm() || '_members'")).fetchone()
     assert found is not None
     return str(found[0])
 
 
 async def _role_of(connection: Connection, owner: RowOwner) -> str:
-    """Return the name of the role that opens an owner's rows."""
+    """Return the name of the group role that opens an owner's rows."""
     cursor = await connection.execute("SELECT forged.role_of(%s, %s)", (str(owner.scope), owner.id))
     found = await cursor.fetchone()
     assert found is not None
@@ -222,7 +222,7 @@ async def _role_exists(connection: Connection, role: str) -> bool:
 
 
 async def _extension_schema(connection: Connection) -> str:
-    """Return the schema of the extension pgvector."""
+    """Return the schema that contains the extension pgvector."""
     cursor = await connection.execute(
         "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace"
         " WHERE extname = 'vector'"

@@ -51,13 +51,13 @@ class RootFiles:
         self._memories: dict[str, Memory] = {}
 
     async def look(self) -> FileVersions:
-        """Scan the root; return the versions of all counting files with portable ids."""
+        """Scan the root; return the file versions of memories that count and have portable ids, by id."""
         snapshot, _ = await self._trust.look(self._root)
         await asyncio.to_thread(self._store_snapshot, snapshot)
         return self._held
 
     def _store_snapshot(self, snapshot: Snapshot) -> None:
-        """Store the versions, paths and memories of a snapshot."""
+        """Remember the file versions, paths and memories of a scan, for later reads and writes."""
         held, before = {}, self._held
         for memory, sha256 in zip(snapshot.memories, snapshot.hashes, strict=True):
             if PORTABLE_ID.fullmatch(memory.id):
@@ -71,7 +71,7 @@ class RootFiles:
         self._memories = {memory.id: memory for memory in snapshot.memories}
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
-        """Return files of the last scan; those changed since are left out."""
+        """Return files of the last scan by id, with attributes; those changed since are left out."""
         wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
         found = await asyncio.to_thread(_read_unchanged, MemoryStore(self._root), wanted)
         return {
@@ -79,7 +79,7 @@ class RootFiles:
         }
 
     async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
-        """Write new files; return the ids written, and those of invalid files."""
+        """Write new memory files; return the ids written, and those of invalid files as refused."""
         odd = self._invalid_ids(files)
         drafts = [self._write_request(each, carried) for each, carried in files.items() if each not in odd]
         done = await self._writer.add_all(self._index, drafts)
@@ -87,7 +87,7 @@ class RootFiles:
         return PushResult(frozenset(ids), odd)
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        """Replace a file if it has the hash `expected`; return its id if written or invalid."""
+        """Replace a memory's file if it has the hash `expected`; return its id if written or invalid."""
         if odd := self._invalid_ids({memory_id: carried}):
             return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
@@ -98,7 +98,7 @@ class RootFiles:
         return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
-        """Forget memories, with one trash entry for each chain."""
+        """Forget memories of the root, with one trash entry for each chain of versions."""
         chains, groups = build_chains(tuple(self._memories.values())), dict[str, list[str]]()
         for each in ids:
             groups.setdefault(chains.head(each), []).append(each)
@@ -111,19 +111,19 @@ class RootFiles:
         return self._indexer.open(self._root)
 
     def _invalid_ids(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
-        """Return the ids of files that are invalid for their memory."""
+        """Return the ids of received files that are not portable, or whose bytes are no such memory."""
         scope = self._root.scope
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 
     def _write_request(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
-        """Return the request to write a file byte by byte, with its attributes."""
+        """Return the request to write a received file byte by byte, with its attributes if they are valid."""
         memory = parse(carried.data, self._root.scope, memory_id)
         patch = _valid_patch(carried.facts, self._root.scope)
         return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)
 
 
 def _read_unchanged(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
-    """Return the bytes of files that can be read and have the given hash."""
+    """Return the bytes of files by id, without those unreadable or with another hash than wanted."""
     found = {}
     for each, (path, sha256) in wanted.items():
         try:
@@ -136,6 +136,6 @@ def _read_unchanged(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -
 
 
 def _valid_patch(facts: Facts, scope: str) -> FactsPatch:
-    """Return a patch with these attributes, or an empty one if any is invalid."""
+    """Return a patch that sets these attributes, or an empty one if any is invalid in this scope."""
     patch = patch_of(facts)
     return UNCHANGED if patch.problem(scope) else patch

@@ -34,7 +34,7 @@ def owner_column(scope: Scope) -> str:
 
 
 def suffix(set_name: str) -> str:
-    """Return the suffix of a set's table names. Raises ValueError for an invalid set."""
+    """Return the suffix of table names for a set of tables, "" for the main one. Raises ValueError."""
     if not _SET.fullmatch(set_name):
         raise ValueError(f"{set_name!r} names no set of tables")
     return f"_{set_name}" if set_name else ""
@@ -49,7 +49,7 @@ def indexed_expression(dimension: int) -> str:
 
 
 def indexed_type(dimension: int) -> str:
-    """Return the SQL type of the indexed expression."""
+    """Return the SQL type of the indexed expression: a half precision vector of this length."""
     return f"halfvec({dimension})"
 
 

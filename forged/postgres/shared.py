@@ -56,7 +56,7 @@ class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 async def recall(
     connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
 ) -> dict[Scope, list[Stored]]:
-    """Return the nearest rows of these owners, by scope, in one round trip. Raises psycopg's errors."""
+    """Return the rows nearest to a query's vector by scope, in one round trip. Raises psycopg's errors."""
     cursors = {}
     async with connection.pipeline():
         for scope, owner in owners.items():
@@ -66,7 +66,7 @@ async def recall(
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
-    """Return the SQL of a search in one scope."""
+    """Return the SQL that finds the rows nearest to a query's vector in one scope."""
     return statements.search(
         scope,
         set_name,
@@ -78,7 +78,7 @@ def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
 
 
 def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
-    """Return the SQL parameters of a search in one scope."""
+    """Return the SQL parameters for the text of `statement`: owner, vector, filters, limit, time."""
     given: dict[str, object] = {
         "owner": owner,
         "vector": wanted.vector,
@@ -98,7 +98,7 @@ def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stored_rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
-    """Return the found rows of a search as values."""
+    """Convert database rows that a search found to `Stored` values."""
     columns = statements.found_columns(scope, vectors=wanted.vectors)
     return [TABLES[scope].stored(row, columns) for row in found]
 
@@ -118,7 +118,7 @@ Clock = Callable[[], datetime]
 
 
 class SharedServer:
-    """Searches and durable writes of the team's server, for the daemon; lives in the event loop."""
+    """Searches, durable writes and upkeep of the team's server, for the daemon; lives in the event loop."""
 
     name = "shared"
 
@@ -195,7 +195,7 @@ class SharedServer:
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
-        """Lend a connection; record why if the server is unusable. Raises SharedError."""
+        """Lend a pooled connection; record why a server that answers is unusable. Raises SharedError."""
         is_made = False
         try:
             async with self._pool.connection(deadline) as connection:
@@ -220,7 +220,7 @@ class SharedServer:
         least: float = 0.0,
         vectors: bool = False,
     ) -> Mapping[Scope, list[Stored]]:
-        """Return the nearest rows of these owners, by scope, of shared scopes. Raises SharedError."""
+        """Return filtered rows nearest to a vector, for owners of shared scopes. Raises SharedError."""
         owners = {scope: owner for scope, owner in owners.items() if scope in self.scopes}
         if not owners:
             return {}
@@ -341,7 +341,7 @@ class SharedServer:
             await write(writer)
 
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
-        """Return rows with all vectors that can be had within five seconds."""
+        """Embed the rows that lack vectors, within five seconds; return all rows, some perhaps without."""
         lacking = without_vector(rows)
         if self.queue is None or not lacking:
             return list(rows)

@@ -39,7 +39,7 @@ def search(
     nested: int = 0,
     vectors: bool = False,
 ) -> str:
-    """Return the query of one owner's nearest rows, sorted by distance, then by id.
+    """Return the SQL query of one owner's rows nearest to a vector, sorted by distance, then by id.
 
     `filters`: rows must contain all of %(filters)s. `nested`: this number of keys must be equal as a whole,
     as %(key0)s, %(value0)s and so on. `vectors`: with vectors. An index finds more rows than wanted, in half
@@ -62,7 +62,7 @@ def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
 
 
 def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
-    """Return the conditions of the query `search`."""
+    """Return the WHERE conditions of a vector search: owner, current versions, importance, filters."""
     wanted = ["embedding IS NOT NULL"]
     if here.owner:
         wanted.append(f"{here.owner} = %(owner)s")
@@ -136,7 +136,7 @@ def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = F
 
 
 def _assignment(column: str) -> str:
-    """Return the assignment of a column in an upsert; a vector stays while its text is the same."""
+    """Return the SQL assignment of a column in an upsert; a vector stays while its text is the same."""
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
@@ -144,7 +144,7 @@ def _assignment(column: str) -> str:
 
 
 def _forbidden_condition(here: ScopeTable) -> str:
-    """Return the condition that tombstone `f` forbids row `i`; a document may be ingested again."""
+    """Return the SQL condition that tombstone `f` forbids row `i`; documents may be ingested again."""
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
         return f"f.scope = 'org' AND f.owner = '' AND {named}"
@@ -153,7 +153,7 @@ def _forbidden_condition(here: ScopeTable) -> str:
 
 
 def _not_older_condition(here: ScopeTable) -> str:
-    """Return the condition that a written row is not older; of equal times the larger hash wins."""
+    """Return the SQL condition that a written row is not older; of equal times the larger hash wins."""
     if not here.versions:
         return ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
@@ -224,7 +224,7 @@ def remove(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def remove_document(set_name: str = "") -> str:
-    """Return the statement that deletes all pieces of a document and returns their ids."""
+    """Return the statement that deletes a document's pieces made up to a time, and returns their ids."""
     return (
         f"DELETE FROM {table(Scope.ORG, set_name)}"
         " WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"
@@ -239,7 +239,7 @@ def sweep(set_name: str = "") -> str:
 
 @cache
 def count(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that adds to the number of answers with a row."""
+    """Return the statement that adds to a row's number of answers, and sets the time of the last one."""
     here = TABLES[scope]
     return f"""
         UPDATE {table(scope, set_name)}

@@ -90,7 +90,7 @@ class SharedStore:
         self._shared.count_used([row for row in map(self._row, found) if row is not None])
 
     def _row(self, found: Ranked) -> Stored | None:
-        """Return the row of a result, None for a result of another store."""
+        """Return the row behind a search result of this store, None for a result of another one."""
         return self._rows.get(found.same) if found.root == ROOT else None
 
     def _ranked(self, row: Stored, key: str | None) -> Ranked:
@@ -116,7 +116,7 @@ def stores_of(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SharedStore, ...]:
-    """Return the server as one store of the `named` owners' rows; none without shared scopes."""
+    """Return a SharedStore of the named owners' rows in shared scopes, in a tuple; () without any."""
     known = {**named, Scope.USER: named.get(Scope.USER) or shared.settings.user_id}
     theirs = [scope for scope in scopes if scope in shared.scopes]
     owners = {scope: known.get(scope, "") for scope in theirs if scope is Scope.ORG or known.get(scope)}
@@ -124,7 +124,7 @@ def stores_of(
 
 
 def _memory_of_row(row: Stored) -> Memory:
-    """Return a row as a memory with cleaned text."""
+    """Convert a row of the server to a memory, with its text redacted again."""
     is_piece = bool(row.document_id)
     return Memory(
         id=row.id,

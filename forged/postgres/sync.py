@@ -110,7 +110,7 @@ class RootSync:
         return root_at(top, self._home).scope is Scope.AGENT
 
     async def _sync_all(self) -> bool:
-        """Synchronize every root; set `problem`, and return True if there was none."""
+        """Synchronize every shared root, new ones too; set `problem`, and return True if there was none."""
         if self._state.problem:  # common state and forgets are unknown
             self.problem = self._state.problem
             return False
@@ -153,7 +153,7 @@ async def _replicate(replication: Replication) -> None:
 
 
 async def _wait_until_set(wanted: asyncio.Event, at_most_s: float) -> None:
-    """Wait until the event is set, at most so many seconds."""
+    """Wait until an event is set, but at most so many seconds."""
     try:
         async with asyncio.timeout(at_most_s):
             await wanted.wait()
@@ -162,7 +162,7 @@ async def _wait_until_set(wanted: asyncio.Event, at_most_s: float) -> None:
 
 
 class OwnRemovalMarks:
-    """Records removals in shared roots for other machines, before the files go."""
+    """Records removals and restores in shared roots, so that other machines follow them."""
 
     def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:
         self._replicas = replicas
@@ -180,7 +180,7 @@ class OwnRemovalMarks:
             await self._replicas.mark(owner, ids, "restored")
 
     def _owner(self, root: Root) -> tuple[str, str] | None:
-        """Return scope and owner of a shared root, or None."""
+        """Return scope and owner of a root's rows on the server, or None for a root that is not shared."""
         if root.scope not in self._scopes or root.scope not in {Scope.USER, Scope.AGENT}:
             return None
         return root.scope, self._user_id if root.scope is Scope.USER else os.path.basename(root.top)

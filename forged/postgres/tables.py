@@ -56,7 +56,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Return the columns that a search reads."""
+        """Return the columns that a search reads: all but vector and file, and any counts of answers."""
         counted = ("access_count", "last_accessed") if self.versions else ()
         return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
 
@@ -69,7 +69,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
-        """Return the value to write for a row into a column."""
+        """Return the value to write for a row into a column, with JSON, times and NULL converted."""
         field = self._field(column)
         value = getattr(row.facts if field in _FACTS else row, field)
         if column == "metadata":
@@ -79,7 +79,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
-        """Return the row with these values of a search; columns may include `distance` and `embedding`."""
+        """Convert a found database row to `Stored`; the columns may include `distance` and `embedding`."""
         pairs = zip(columns, found, strict=True)
         fields = {self._field(column): value for column, value in pairs if value is not None}
         if (vector := fields.get("vector")) is not None:
@@ -89,7 +89,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return Stored(**given, facts=Facts(**facts))
 
     def _field(self, column: str) -> str:
-        """Return the field of a row, or of its attributes, that a column stores."""
+        """Return the name of the field, of `Stored` or its `Facts`, that a column stores."""
         return "owner" if column == self.owner else _FIELDS.get(column, column)
 
 

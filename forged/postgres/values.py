@@ -22,7 +22,7 @@ Vector = NDArray[np.float32]
 
 
 class EmbeddingModel(msgspec.Struct, frozen=True):
-    """Embedding model of a set of tables, and the length of its vectors."""
+    """Embedding model whose vectors a set of tables holds: its name and the length of a vector."""
 
     name: str
     dimension: int
@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return {"": self.model}
 
     def __repr__(self) -> str:
-        """Return a form without the password."""
+        """Return a text of user and model, without URL and password."""
         return f"Settings(user={self.user!r}, model={self.model!r})"
 
 

@@ -48,7 +48,7 @@ class RowWriter:
         self._set = set_name
 
     async def put(self, rows: Sequence[Stored]) -> None:
-        """Write rows of any scopes and owners; of two with one id the later one."""
+        """Write rows over those with their ids, grouped by owner; of two with one id only the later one."""
         last = {(row.scope, row.owner, row.id): row for row in rows}
         for owner, own in groupby(sorted(last.values(), key=_owner), key=_owner):
             for some in _batches(list(own)):
@@ -69,7 +69,7 @@ class RowWriter:
             await self._notify(owner)
 
     async def _copy_rows(self, scope: Scope, rows: Sequence[Stored]) -> None:
-        """Write many rows through a temporary table."""
+        """Write many rows of one scope, copied into a temporary table first."""
         table, cursor = TABLES[scope], self._connection.cursor()
         await cursor.execute(statements.incoming(scope, self._set))
         async with cursor.copy(statements.copy(scope)) as copy:
@@ -91,7 +91,7 @@ class RowWriter:
         return []
 
     def _entity_tables(self, owner: Owner) -> EntityTables:
-        """Return the entity tables of an owner, on this connection."""
+        """Return an EntityTables for an owner's rows, on this connection."""
         return EntityTables(self._connection, *owner, self._set)
 
     async def remove(self, batch: RemovalBatch) -> None:
@@ -111,7 +111,7 @@ class RowWriter:
             await self._notify(owner)
 
     async def _remove_pieces(self, batch: RemovalBatch) -> list[str]:
-        """Delete all pieces of these documents; return their ids."""
+        """Delete the pieces of documents made up to the removal's time; return their ids."""
         gone: list[str] = []
         for document in batch.ids:
             values = {"document": document, "at": batch.at}
@@ -134,7 +134,7 @@ class RowWriter:
             await self._notify((scope, owner))
 
     async def count(self, hits: Mapping[tuple[Scope, str, str], int], at: datetime) -> None:
-        """Add to the numbers of answers with rows, given by scope, owner and id."""
+        """Add `hits` to the answer counts of rows, by scope, owner and id, and set their last use."""
         for (scope, owner, memory_id), times in sorted(hits.items()):
             values = {"owner": owner, "id": memory_id, "count": times, "at": at}
             await self._connection.execute(statements.count(scope, self._set), values)
@@ -159,7 +159,7 @@ def _owner(row: Stored) -> Owner:
 
 
 def _batches(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
-    """Yield rows in order, at most 500 together."""
+    """Yield rows in order, in batches of at most 500."""
     for start in range(0, len(rows), _AT_ONCE):
         yield rows[start : start + _AT_ONCE]
 

@@ -28,7 +28,7 @@ _SHORT, _LONG = 3_000, 16_000
 
 
 class Hypotheses(msgspec.Struct, frozen=True):
-    """Hypotheses that a chat model wrote; `partial` is the reason why they are fewer than asked for."""
+    """Hypotheses that a chat model wrote; `partial` is the reason if they are fewer than asked for."""
 
     texts: tuple[str, ...] = ()
     partial: str = ""
@@ -158,7 +158,7 @@ def begins_as_json(text: str) -> bool:
 
 
 def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
-    """Extract at most `count` sentences of a reply, none twice and none that `known` contains.
+    """Extract at most `count` sentences of a model's reply, none twice and none that `known` contains.
 
     `known` is the prompt with its example, and the message. Letters are compared without case.
     """
@@ -173,7 +173,7 @@ def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
 
 
 def _extract_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a JSON reply, else of its lines, else of its only paragraph."""
+    """Yield the sentences of a reply's JSON, else of its lines, else of its only paragraph."""
     # Lines of unfinished JSON are no sentences.
     written = _json_strings(text) if _JSON.search(text) else map(_strip_marks, text.splitlines())
     found = list(filter(None, written))
@@ -184,7 +184,7 @@ def _extract_sentences(text: str) -> Iterator[str]:
 
 
 def _strip_marks(line: str) -> str:
-    """Return a line without the marks around the sentence; "" if it holds none."""
+    """Return a line without marks around its sentence, at most 400 characters; "" if it holds none."""
     line = "" if _NOISE.fullmatch(line.strip()) else line.strip()
     while (shorter := _strip_one_mark(line)) != line:
         line = shorter
@@ -215,7 +215,7 @@ def _json_strings(text: str) -> Iterator[str]:
 
 
 def _cut_off_strings(broken: str) -> Iterator[str]:
-    """Yield whole strings of cut-off JSON, by the rule of `_text_leaves`; the last may become a key."""
+    """Yield the whole strings of cut-off JSON, without keys, single-word values and the last one."""
     named, end = False, len(broken.rstrip())
     strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
     for match in strings.finditer(broken):
@@ -239,7 +239,7 @@ def _text_leaves(value: object, depth: int) -> Iterator[str]:
 
 
 def _is_word(text: str) -> bool:
-    """Return True for a single word, which in an object is its category or scope."""
+    """Return True for a single ASCII word: in an object it is a category or scope, and no sentence."""
     return text.isascii() and " " not in text
 
 
@@ -282,7 +282,7 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Return True if a reply is JSON, or if all its finished lines are plain statements, not reasoning."""
+    """Return True if a reply is JSON, or has finished lines that all are plain statements, no reasoning."""
     if begins_as_json(text):
         return True
     lines = [line for line in text.split("\n")[:-1] if line.strip()]

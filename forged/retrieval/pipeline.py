@@ -61,7 +61,7 @@ _NEAR = 1.5
 
 
 class QueryVectors(msgspec.Struct, frozen=True):
-    """Unit vectors of some texts, and their hidden layers if the model returns them."""
+    """Unit vectors of query texts, and their hidden layers if the model returns them."""
 
     texts: tuple[str, ...] = ()
     vectors: Vectors | None = None
@@ -95,7 +95,7 @@ class PipelineRun:
         self._windows = [] if waiting is None else [(cutoff_before(waiting.until), waiting.until)]
 
     def join(self, deadline: float) -> None:
-        """Let another request wait for this run, until `deadline`."""
+        """Let another request of the turn wait for this run, until `deadline`."""
         self._windows.append((cutoff_before(deadline), deadline))
 
     def is_past_cutoff(self) -> bool:
@@ -187,7 +187,7 @@ class Pipeline:
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
     def _check_embedder(self, view: View, pipeline_run: PipelineRun) -> None:
-        """Raise ProviderError if the embedding model is skipped, before hypotheses are asked for."""
+        """Raise ProviderError if the embedding model is skipped as failing, before hypotheses are written."""
         health = self.embedder.health if self.embedder is not None else None
         if health is not None and pipeline_run.waiting is not None and _dense_indexes(view):
             pipeline_run.embeds = True
@@ -197,7 +197,7 @@ class Pipeline:
     async def _queries(
         self, ask: Ask, place: Workplace, limit: float, pipeline_run: PipelineRun
     ) -> tuple[str, tuple[str, ...], str]:
-        """Return the strategy's name, its query texts, and the reason for missing hypotheses."""
+        """Return strategy, query texts (hypotheses, message, context), and why hypotheses are missing."""
         message = _plain_queries(ask) if self._asks_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
@@ -235,7 +235,7 @@ class Pipeline:
             return await self.by_words(ask, place, reasons.reason_code(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
-        """Return the answer of the lexical index, which needs no model; None if there is no such index."""
+        """Search by words alone, which needs no model; None if there is no lexical index."""
         view = await place.files.view(ask.min_generation, ask.deadline)
         if "lexical" not in view.indexes:
             return None
@@ -312,7 +312,7 @@ class Pipeline:
         )
 
     def _idle_answer(self, view: View, reason: str, partial: str = "") -> Answer:
-        """Return the answer to a message without content, for which nothing is searched."""
+        """Return the answer to a message without content or of small talk: nothing is searched."""
         return Answer(
             status="empty",
             reason=reason,
@@ -386,12 +386,12 @@ def _with_context(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_empty(view: View, min_generation: int) -> bool:
-    """Return True if every root is known to be empty: then no model is asked."""
+    """Return True if every root of a view is known to have no memories: then no model is asked."""
     return not (view.size or view.waiting or view.problem) and view.generation >= min_generation
 
 
 def cutoff_before(deadline: float) -> float:
-    """Return the time before a deadline at which missing results are given up."""
+    """Return the time before a deadline at which missing hypotheses and stores are given up."""
     return deadline - _NEAR * reserved_s(deadline)
 
 

@@ -18,7 +18,7 @@ _TURNS_SHOWN = 3
 
 
 def late_answer(view: View) -> Answer:
-    """Return the answer for a request whose deadline passed, or whose roots have no map yet."""
+    """Return the answer at a passed deadline: a timeout, or not_ready if roots have no map yet."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
     return Answer(
@@ -62,10 +62,10 @@ def already_injected_reason(rows: SearchResult, ask: Ask) -> str:
 
 
 def egress_reason(error: ProviderError | TimeoutError) -> str:
-    """Return the reason why no text may leave, such as a pause, or "" for a failure."""
+    """Return an error's text if it says why no text may leave, such as a pause; else ""."""
     return str(error) if reason_code(error) == "held" else ""
 
 
 def reason_code(error: ProviderError | TimeoutError) -> str:
-    """Return the reason code of an error."""
+    """Return the reason code of a model's error, "timeout" if the time was up."""
     return error.reason if isinstance(error, ProviderError) else "timeout"

@@ -41,14 +41,14 @@ class CachedAnswer:
         self._expires = 0.0
 
     def get(self, min_generation: int) -> Answer | None:
-        """Return the answer if it is still valid and new enough."""
+        """Return the turn's cached answer if it is still valid and new enough, else None."""
         if self._answer is not None and self._clock() >= self._expires:
             self._answer = None
         answer = self._answer
         return None if answer is None or answer.generation < min_generation else answer
 
     def put(self, answer: Answer) -> None:
-        """Cache an answer: for good, or briefly if it is a failure or a fallback.
+        """Cache the turn's answer: for good, or for 5 s if it is a failure or a fallback.
 
         A failure never replaces a good answer, which still serves requests for no newer generation.
         """
@@ -59,12 +59,12 @@ class CachedAnswer:
         self._expires = float("inf") if lasting else self._clock() + FAILURE_TTL_S
 
     def drop(self) -> None:
-        """Forget the answer of this turn."""
+        """Forget the cached answer of the turn."""
         self._answer = None
 
 
 class PipelineRuns:
-    """Registry of the pipeline runs under way, by the turn that they answer."""
+    """Registry of the pipeline runs under way, by turn; caches their answers, and cancels late ones."""
 
     def __init__(self) -> None:
         self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
@@ -77,7 +77,7 @@ class PipelineRuns:
         return self._by_turn.get((kept, min_generation))
 
     def begin(self, kept: CachedAnswer, min_generation: int, pipeline_run: PipelineRun) -> None:
-        """Register a run for other requests of the same turn; cache its answer when it ends."""
+        """Register a run for all requests of a turn; cache its answer when it ends."""
         self._by_turn[kept, min_generation] = pipeline_run
         self._running.add(pipeline_run.task)
 
@@ -92,7 +92,7 @@ class PipelineRuns:
         pipeline_run.task.add_done_callback(landed)
 
     def fill(self, kept: CachedAnswer, task: asyncio.Task[Answer]) -> None:
-        """Register a background run for the turn; cache its result unless that is a fallback."""
+        """Register a background run for a turn; cache its answer unless that is a failure or fallback."""
         self._running.add(task)
         self._fillers[task] = kept
 
@@ -112,17 +112,17 @@ class PipelineRuns:
             self.abandon(one)
 
     def abandon(self, pipeline_run: PipelineRun) -> None:
-        """Cancel a run that no request waits for; a new request begins another."""
+        """Cancel a run that no request waits for; a new request of its turn begins another."""
         self._by_turn = {key: each for key, each in self._by_turn.items() if each is not pipeline_run}
         pipeline_run.task.cancel()
 
     def purge(self) -> None:
-        """Let no new request join a run, and cache no answer of one; waiting requests still get theirs."""
+        """Let no request join runs under way, and cache no answer of them; waiting requests get theirs."""
         self._by_turn.clear()
         self._fillers.clear()
 
     def close(self) -> None:
-        """Cancel all runs."""
+        """Cancel all pipeline runs."""
         for task in self._running:
             task.cancel()
 
@@ -132,7 +132,7 @@ def _is_lasting(answer: Answer) -> bool:
 
 
 class Retriever:
-    """Answers retrieval requests by their deadlines; shared by all connections of the daemon.
+    """Answers retrieval requests by their deadlines, one run for each turn; one for the daemon.
 
     `recall` searches the stores of a recall, by the same models.
     """
@@ -199,7 +199,7 @@ class Retriever:
         return Answer(status=status, reason=because, generation=view.generation)
 
     def close(self) -> None:
-        """Cancel all runs and end the search thread."""
+        """Cancel all pipeline runs, and end the search thread."""
         self.runs.close()
         if self._probing is not None:
             self._probing.cancel()
@@ -230,7 +230,7 @@ class Retriever:
         return answer
 
     def _launch(self, ask: Ask, place: Workplace) -> PipelineRun:
-        """Start a pipeline run in a task."""
+        """Start a pipeline run for a request, in a task."""
         pipeline_run = PipelineRun(RetryBudget(ask.deadline))
         pipeline_run.task = asyncio.create_task(self._pipeline.run(ask, place, pipeline_run))
         pipeline_run.task.add_done_callback(ignore_failure)
@@ -247,7 +247,7 @@ class Retriever:
             self.runs.fill(kept, self._probing)
 
     async def _await_answer(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
-        """Return the run's answer, or at the deadline the best fallback."""
+        """Return a run's answer, or by the deadline that of the best fallback, or a timeout."""
         task, answer = pipeline_run.task, None
         kept_s = reserved_s(ask.deadline) if self._pipeline.falls_back else 0.0
         await asyncio.wait({task}, timeout=seconds_left(ask.deadline) - kept_s)

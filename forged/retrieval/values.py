@@ -82,17 +82,17 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def says_nothing(self) -> bool:
-        """True if the message has no content that a memory could be about."""
+        """True if the message has no content that a memory could be about, such as thanks."""
         return says_nothing(self.message)
 
     @cached_property
     def is_idle(self) -> bool:
-        """True if neither the message nor the one that it continues has content."""
+        """True if neither the message nor an earlier one that it continues has content to search for."""
         return self.says_nothing or (only_continues(self.message) and not has_earlier_message(self.window))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a retrieval: memories that were found, before the token budget cuts them.
+    """Result of a retrieval: status, reason, memories found and rejected, before the budget cuts them.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or a store that
     could not be searched. `ranked` is best first. `rejected` were near the top and are not in it. `partial`
@@ -152,7 +152,7 @@ def context_of(window: Sequence[Utterance]) -> str:
 
 
 def _shorten(text: str) -> str:
-    """Return a long text's two ends, and the names between them."""
+    """Return the two ends of a long text, and names between them; a short text as it is."""
     if len(text) <= 2 * _SIDE:
         return text
     found = _NAME.findall(text[_SIDE:-_SIDE])

@@ -48,7 +48,7 @@ _WORDS = {
 
 
 class _Names:
-    """Short names of memories, unique in one block."""
+    """Short names of memories, made from their ids and unique in one block."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -68,7 +68,7 @@ class _Names:
 
 
 def most_bytes(memory: Memory) -> int:
-    """Return the most bytes of a memory as an entry without a mark or a warning."""
+    """Return the most bytes that a memory takes in a block, without a mark or a warning."""
     head = len("[ ]\n") + _LONGEST_NAME + len(_category(memory).encode()) + len(_WHOSE.get(memory.scope, ""))
     lines = len(memory.content.splitlines()) or 1
     return head + len(memory.content.encode()) + _QUOTE * lines + 1
@@ -84,7 +84,7 @@ _DIGEST_BYTES, _TAIL = 6, 64  # bytes; a closing has 60 at most
 
 
 class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and those `found`."""
+    """Content of a turn's text: `pinned` memories if they are due (`has_pinned`), `found` ones, limit."""
 
     pinned: tuple[Ranked, ...] = ()
     has_pinned: bool
@@ -132,7 +132,7 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -
 
 
 def _as_injected(answer: Answer, ranked: tuple[Ranked, ...], *, has_text: bool) -> Answer:
-    """Return an answer with the memories and status of its session: a failure keeps the injected set."""
+    """Return an answer with the memories its text shows, and a status that counts the injected set."""
     status, reason = answer.status, answer.reason
     if has_text:
         status = "ok"
@@ -189,7 +189,7 @@ def _unchanged_rows(entries: Sequence[InjectedEntry], versions: _Versions) -> di
 def _new_rows(
     kept: Mapping[Key, _SetRow], before: InjectedSet, versions: _Versions, turn: TurnContent
 ) -> tuple[_SetRow, ...]:
-    """Return the rows after `kept`, nothing twice: corrections, pinned memories, and found ones."""
+    """Return the rows that a turn adds to `kept`, none twice: corrections, pinned and found memories."""
     rows: dict[Key, _SetRow] = {}
     corrections = _corrections(before.entries, kept, versions)
     pinned = (_SetRow(_make_entry(each, pinned=True), each) for each in turn.pinned)
@@ -230,7 +230,7 @@ def _corrections(
 
 
 def _with_concurrent_heads(ranked: Ranked) -> Iterator[_SetRow]:
-    """Yield a memory, and after it the other heads of its fork."""
+    """Yield the row of a memory, and after it those of the other heads of its fork."""
     yield _SetRow(_make_entry(ranked), ranked)
     for other in ranked.concurrent_heads:
         concurrent = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
@@ -247,7 +247,7 @@ def _key(each: InjectedEntry) -> Key:
 
 
 def _without_oldest_half(kept: dict[Key, _SetRow]) -> dict[Key, _SetRow]:
-    """Drop the oldest half of the rows: first of those that are not pinned, then of pinned ones."""
+    """Drop the oldest half of the rows that are not pinned; if all are pinned, half of those."""
     for is_pinned in (False, True):
         of_kind = [key for key, row in kept.items() if row.entry.pinned == is_pinned]
         if of_kind:
@@ -279,7 +279,7 @@ def _render_block(
 
 
 def _row_texts(rows: Sequence[_SetRow], names: _Names) -> list[str]:
-    """Return the text of each row; of one with the mark `OUTDATED` only a warning."""
+    """Return the text of each row in a block; of one with the mark `OUTDATED` only a warning."""
     contents = ["" if row.entry.mark == OUTDATED else row.ranked.memory.content for row in rows]
     texts = map(quoted, contents)
     return [_row_text(row, text, names) for row, text in zip(rows, texts, strict=True)]

@@ -45,6 +45,7 @@ class MessageBuffer:
 
     @property
     def is_full(self) -> bool:
+        """True if the messages of open sessions have more than 32 MB."""
         return self._room.used > MOST_BYTES
 
     @property
@@ -53,7 +54,7 @@ class MessageBuffer:
         return self._lost + sum(each.lost for each in self)
 
     def touch(self, messages: SessionMessages) -> None:
-        """Mark messages as just changed; above the limit hand over other sessions, then trim these."""
+        """Mark a session's messages as just changed; above the limit hand over others, then trim these."""
         messages.touched = self.clock()
         self._remove_current(messages)
         self._current[messages.open_spans > 0][messages] = None
@@ -79,7 +80,7 @@ class MessageBuffer:
             self.release(oldest)
 
     def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[SessionMessages, ...]:
-        """Return messages that wait for capture now. `again`: also of silent sessions, and refused ones."""
+        """Return messages to capture: of ended sessions, with `again` of silent ones and refused, or all."""
         if all_of_them:
             return tuple(each for each in self if each.has_waiting)
         if not again:
@@ -88,13 +89,13 @@ class MessageBuffer:
         return tuple(each for each in self if each.has_waiting and (each.has_left or each.touched <= since))
 
     def release(self, messages: SessionMessages) -> None:
-        """Drop detached messages that capture has taken."""
+        """Drop the messages of an ended session, as capture has taken them."""
         if messages in self._leaving:
             del self._leaving[messages]
             self._drop_texts(messages)
 
     def of_roots(self, tops: Collection[str]) -> tuple[SessionMessages, ...]:
-        """Return the messages of sessions that see one of these roots."""
+        """Return the messages of all sessions that see one of these roots."""
         return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
@@ -110,14 +111,14 @@ class MessageBuffer:
                 each.replace_texts(changed)
 
     def clear(self, top: str | None = None) -> None:
-        """Drop waiting messages of ended sessions that see this root, or of all."""
+        """Drop waiting messages of ended sessions: of those that see this root or, without one, of all."""
         for each in list(self._leaving):
             if top is None or top in each.place.tops:
                 self.release(each)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for `status` on refused, early and lost messages."""
+        """Sentences for `status` on messages that were refused, captured early, or lost."""
         refused = [each.refusal for each in self._leaving if each.refusal]
         lost = self.lost
         return (
@@ -127,16 +128,16 @@ class MessageBuffer:
         )
 
     def _quietest(self, newest: SessionMessages) -> SessionMessages | None:
-        """Return the messages unchanged for the longest time, except `newest`."""
+        """Return the open session's messages unchanged for the longest time, except `newest`."""
         return next((each for held in self._current for each in held if each is not newest), None)
 
     def _remove_current(self, messages: SessionMessages) -> None:
-        """Remove messages from those of open sessions."""
+        """Remove a session's messages from those of open sessions."""
         for held in self._current:
             held.pop(messages, None)
 
     def _drop_texts(self, messages: SessionMessages) -> None:
-        """Drop the text of messages, and count those that capture never took."""
+        """Drop the text of a session's messages, and count those that capture never took."""
         self._lost += messages.lost
         messages.lost = 0
         messages.clear()

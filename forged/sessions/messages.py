@@ -33,7 +33,7 @@ _ALWAYS = 2
 
 
 class ByteCount(msgspec.Struct):
-    """Bytes of all messages that share a limit."""
+    """Bytes of all messages that share one limit."""
 
     used: int = 0
 
@@ -75,12 +75,12 @@ class SessionMessages:
 
     @property
     def has_waiting(self) -> bool:
-        """True if messages wait for capture."""
+        """True if messages of the session wait for capture."""
         return self.said > self._captured
 
     @property
     def waiting(self) -> Sequence[wire.Message]:
-        """Messages that capture does not have yet."""
+        """Messages of the session that capture does not have yet."""
         return self.messages[-(self.said - self._captured) :] if self.has_waiting else ()
 
     @property
@@ -90,12 +90,12 @@ class SessionMessages:
 
     @property
     def exceeds_context(self) -> bool:
-        """True if the conversation must have been compacted by now."""
+        """True after 30 turns or 60,000 tokens: the conversation must have been compacted by now."""
         return self._turns_said >= _GROWN_TURNS or self._bytes_said >= _GROWN_BYTES
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
-        """Newest messages, for a retrieval."""
+        """The newest eight messages, for a retrieval."""
         return tuple(self.messages[-BEFORE:])
 
     def count_in(self, room: ByteCount) -> None:
@@ -122,7 +122,7 @@ class SessionMessages:
         return self._is_open
 
     def add_reply(self, event: HookEvent) -> bool:
-        """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
+        """Add the reply of a turn that ended, and its prompt if the event has it; False without a prompt."""
         if event.prompt and hash(event.prompt) != self.prompt_hash:
             self.add_prompt(event, self.asked_at if self._is_open else 0.0)
         reply = "" if self.open_spans else without_private(event.reply)
@@ -137,7 +137,7 @@ class SessionMessages:
         return True
 
     def restore_turn(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
-        """Add the newest turn of a harness's transcript, without the turns before it."""
+        """Add the newest turn of a harness's transcript, begun at `asked_at`; earlier turns are left out."""
         self.asked_at = asked_at
         prompts = [at for at, each in enumerate(said) if each.role == "user"]
         if prompts:
@@ -147,7 +147,7 @@ class SessionMessages:
             self._add(each.role, each.text)
 
     def _begin_turn(self, turn_id: str) -> None:
-        """Make this the newest turn, and forget the oldest of more than 32."""
+        """Make a turn the newest one, and forget the oldest of more than 32."""
         self.turn_id = turn_id
         self._turns[turn_id] = None
         while len(self._turns) > _TURNS:
@@ -166,7 +166,7 @@ class SessionMessages:
     # --- capture ----------------------------------------------------------------------------------------
 
     def uncaptured(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
-        """Return the messages to capture, each with the time of its prompt or 0; or nothing.
+        """Return the session's messages to capture, each with the time of its prompt or 0; or nothing.
 
         Some older messages precede the new ones, so that capture recognises the session. `whole`: all
         messages, for a compaction.
@@ -178,7 +178,7 @@ class SessionMessages:
         return tuple((each, at) for each, at in held if text_of(each).strip())
 
     def mark_captured(self, upto: int, *, whole: bool = False) -> None:
-        """Mark the first `upto` messages as taken by capture; `whole`: for a compaction."""
+        """Mark all messages up to number `upto` as taken by capture; `whole`: for a compaction."""
         self._captured = max(self._captured, upto)
         if whole:
             self._compacted = upto
@@ -191,7 +191,7 @@ class SessionMessages:
         self._turns_said = self._bytes_said = 0
 
     def clear(self) -> None:
-        """Drop all messages; open private spans stay open."""
+        """Drop all messages of the session; open private spans stay open."""
         self._drop(len(self.messages))
 
     def trim(self, most: int, most_waiting: int) -> None:
@@ -220,7 +220,7 @@ class SessionMessages:
         return max(0, len(self.messages) - (self.said - self._captured))
 
     def _drop(self, count: int) -> None:
-        """Drop the first `count` messages."""
+        """Drop the first `count` messages of the session, with their times and bytes."""
         self._count_bytes(-sum(map(_size, self.messages[:count])))
         del self.messages[:count], self._times[:count]
 

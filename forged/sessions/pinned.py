@@ -35,7 +35,7 @@ _KINDS = (
 
 
 def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
-    """Return the pinned memories of a workspace, of at most `limit` bytes."""
+    """Return the memories to pin in a workspace, then its agent's personas, of at most `limit` bytes."""
     own = place.files.maps()
     budget = min(place.settings.pinned_token_budget * BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
@@ -60,7 +60,7 @@ def _personas_of(place: Workplace, state: State) -> list[Head]:
 
 
 def _search_counts(state: State, home: VectorMap) -> dict[str, int]:
-    """Return in how many sessions a search found each head, or a memory that it replaced."""
+    """Return for each head in how many sessions a search found it, or a memory that it replaced."""
     found: dict[str, int] = {}
     for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
@@ -139,7 +139,7 @@ def _created_at(head: Head) -> str:
 
 
 def _found_before(home: VectorMap, category: Category, counts: Mapping[str, int]) -> list[Head]:
-    """Return the heads of a category that searches have found."""
+    """Return the current memories of a category that searches have found."""
     heads = home.heads[category]
     places = sorted(heads.places[each] for each in heads.places.keys() & counts.keys())
     return [(home, heads.memories[place]) for place in places]
@@ -148,5 +148,5 @@ def _found_before(home: VectorMap, category: Category, counts: Mapping[str, int]
 def _never_found(
     home: VectorMap, category: Category, counts: Mapping[str, int], room: Callable[[], int]
 ) -> Iterator[Head]:
-    """Yield the heads of a category that no search has found, newest first, if they fit into `room`."""
+    """Yield current memories of a category that no search has found, newest first, if they fit."""
     return ((home, each) for each in home.heads[category].fitting(room) if each.id not in counts)

@@ -39,7 +39,7 @@ _LOOKS_S = 60.0
 
 
 class Sessions:
-    """All sessions of the daemon by agent and id; `buffer` holds the messages that hooks report."""
+    """All sessions of the daemon by agent and id, at most 20,000; `buffer` holds messages of hooks."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Sessions:
         return session
 
     def _make_room(self) -> None:
-        """Drop the session unused for the longest time; one with a private span is skipped once."""
+        """Drop the session unused for longest, and let capture have its messages; private spans delay it."""
         for _ in range(_TRIED):
             key, oldest = next(iter(self._sessions.items()))
             if oldest.messages is None or not oldest.messages.open_spans:
@@ -88,7 +88,7 @@ class Sessions:
     # --- replies ----------------------------------------------------------------------------------------
 
     def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
-        """Remember the turn of a request with a reply that is sent next."""
+        """Remember the turn of a request until its reply is sent, for `sent`."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -102,12 +102,12 @@ class Sessions:
         return self._turns.last(session_id, tops)
 
     def purge(self) -> None:
-        """Drop all cached answers; running searches still answer their own requests."""
+        """Drop the cached answers of all turns; running searches still answer their own requests."""
         self._turns.purge()
         self._retriever.runs.purge()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all cached answers, and these memories of a root from the last reply of each session."""
+        """Drop all turns' cached answers, and these memories of a root from each session's last reply."""
         self._turns.forget(root, ids)
         self._retriever.runs.purge()
 
@@ -183,7 +183,7 @@ class Sessions:
             messages.refusal = outcome.reason
 
     async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
-        """Capture the messages of ended sessions; `again`: also of silent sessions, and refused ones."""
+        """Capture messages of ended sessions, with `again` of silent ones and refused, or of all."""
         for messages in self.buffer.due(all_of_them=all_of_them, again=again):
             try:
                 await self._hand_over_one(messages)
@@ -197,7 +197,7 @@ class Sessions:
                 self.buffer.release(messages)
 
     async def _hand_over_one(self, messages: SessionMessages) -> None:
-        """Capture messages in their roots, unless memory is off or paused there by now."""
+        """Capture a session's messages in their roots, unless memory is off or paused there by now."""
         place = messages.place
         with contextlib.suppress(WorkspaceError):  # the folder may be gone while its repository exists
             now = await self._resolver.resolve(messages.workspace)
@@ -214,7 +214,7 @@ class Sessions:
             await self.hand_over(again=True)
 
     def drop_messages(self, top: str | None = None) -> None:
-        """Drop all messages that hooks reported of sessions that see this root, or of all."""
+        """Drop messages of hooks of all sessions that see this root or, without one, of all sessions."""
         for session in tuple(self._sessions.values()):
             if session.messages is not None and (top is None or top in session.messages.place.tops):
                 session.drop_messages()

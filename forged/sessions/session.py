@@ -99,14 +99,14 @@ class Session:
         self.shared.turns.mark_used(turn)
 
     def _remove_turn(self, turn: OpenTurn) -> None:
-        """Remove a dropped turn from the session."""
+        """Remove a turn from the session, as it was dropped from the open turns."""
         if self._turns.get(turn.slot) is turn:
             del self._turns[turn.slot]
         if self._newest.get(turn.tops) is turn:
             del self._newest[turn.tops]
 
     def is_first_notice(self, about: str) -> bool:
-        """Return True for the first notice about this in the session, and always without a session."""
+        """Return True for a session's first notice on a subject, and always without a session."""
         if not self.session_id:
             return True
         is_first = about not in self._notices
@@ -131,11 +131,11 @@ class Session:
         return now
 
     def is_newest(self, turn: OpenTurn) -> bool:
-        """Return True for the turn of the session that was answered last in its roots."""
+        """Return True if a turn is the one that the session answered last in its roots."""
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
     def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> CurrentTurn:
-        """Mark a turn as answered last; return its state: the set before it, and its replies by budget."""
+        """Mark a turn as answered last; return its state: the set before it, and its replies."""
         known = turn.round
         if known is None or known.before is not before or not self.is_newest(turn):
             known = turn.round = CurrentTurn(before, speaks, {})
@@ -150,7 +150,7 @@ class Session:
         self.shared.state.injected_sets.put(key, injected)
 
     def _has_expired(self, known: InjectedSet, turn: Turn) -> bool:
-        """Return True after a day, or if the harness must have compacted by now without a report."""
+        """Return True if an injected set is a day old, or is long and no compaction was reported."""
         if self.shared.clock() - known.began > _DAY_S:
             return True
         is_long = known.turns >= _TURNS or turn.size - known.window > _WINDOW_TOKENS * BYTES_PER_TOKEN
@@ -164,7 +164,7 @@ class Session:
         return None if self._messages is None or self._messages.has_left else self._messages
 
     def messages_for(self, workspace: str, place: Workplace, *, headless: bool = False) -> SessionMessages:
-        """Return the messages to add to; other roots or another kind of run get new ones."""
+        """Return the session's messages to add to; other roots or another kind of run get new ones."""
         known, messages = self._messages, self.messages  # dropped messages may have had private spans
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
             messages = SessionMessages(self.agent, self.session_id, workspace, place, headless=headless)
@@ -181,11 +181,11 @@ class Session:
         self.shared.buffer.touch(messages)
 
     def add_prompt(self, event: HookEvent) -> bool:
-        """Add a prompt. Return False if all of it is private."""
+        """Add a prompt to the session's messages. Return False if all of it is private."""
         return self._add(SessionMessages.add_prompt, event)
 
     def add_reply(self, event: HookEvent) -> bool:
-        """Add the reply of a turn that ended. Return False if its prompt is unknown."""
+        """Add the reply of a turn that ended to the session's messages; False if its prompt is unknown."""
         return self._add(SessionMessages.add_reply, event)
 
     def _add(self, add: Callable[[SessionMessages, HookEvent], bool], event: HookEvent) -> bool:
@@ -204,7 +204,7 @@ class Session:
         *,
         headless: bool,
     ) -> bool:
-        """Continue a turn that began before this daemon. Return False if its prompt is unknown."""
+        """Continue a turn from before the daemon's start, with its transcript; False without a prompt."""
         messages = SessionMessages(self.agent, self.session_id, event.workspace, place, headless=headless)
         if not event.prompt:
             messages.restore_turn(event.turn_id, said, asked_at)
@@ -218,7 +218,7 @@ class Session:
         return bool(prompt) and self.silenced == hash(prompt)
 
     def drop_messages(self, tops: tuple[str, ...] | None = None) -> None:
-        """Drop messages where memory is off; hand them over if they are of other roots than `tops`."""
+        """Drop the messages, as memory is off in `tops` (None: all); of other roots they are captured."""
         if (messages := self.messages) is None:
             return
         self.silenced = messages.prompt_hash
@@ -229,7 +229,7 @@ class Session:
             self.set_messages(left)
 
     def copy_injected_sets(self, parent: str) -> None:
-        """Copy the injected sets of the parent session of the same agent."""
+        """Copy the injected sets of a parent session of the agent, for roots where this one has none."""
         sets = self.shared.state.injected_sets
         for key, injected in sets.of_session(self.agent, parent).items():
             if (own := self.set_key(key.tops)) not in sets.now:
@@ -245,7 +245,7 @@ class Session:
             self.messages.drop_summarized()
 
     def end(self, *, may_resume: bool = False) -> None:
-        """Drop the session's own memories and, unless it `may_resume`, its injected sets and turns."""
+        """Drop the session's memories and, unless it `may_resume`, injected sets, turns and notices."""
         self.shared.memories.end(self.session_id, self.agent)
         if may_resume:
             return
@@ -297,12 +297,12 @@ class Turn:
 
     @cached_property
     def size(self) -> int:
-        """Characters of the conversation."""
+        """Number of characters of the conversation."""
         return size_of(self.messages)
 
     @property
     def answer(self) -> Answer | None:
-        """The cached answer; None if there is none, or if another turn or injected set came after it."""
+        """The turn's cached answer; None without one, or if another turn or injected set came after it."""
         if self.kept is None or (answer := self.kept.get(self.min_generation)) is None:
             return None
         if self.place.others and not self.place.still_has(answer.ranked):
@@ -315,13 +315,13 @@ class Turn:
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
-        """Return the token limit of the turn's text for a wanted one."""
+        """Return the token limit of the turn's text: `wanted` or the configured one, within bounds."""
         is_block = self.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)
 
     async def ask(self, budget: int) -> Ask:
-        """Return the request for the retriever: the window without echoes, and the memories in context."""
+        """Return the request for the retriever: the cleaned window, limits, and the memories in context."""
         settings, session = self.place.settings, self.session
         known: InjectedSet | None = None
         if not self.is_stateless:
@@ -406,7 +406,7 @@ class Turn:
         return compose(known, maps, content)
 
     def mark_delivered(self) -> None:
-        """Add the reply's memories to the injected set: the kernel took the reply whole and in time."""
+        """Count the sent reply: add its memories to the injected set, and record them and their use."""
         if self.sentences:
             self.session.shared.capture.notifications.mark_reported(
                 self.session.session_id, len(self.sentences)
@@ -427,7 +427,7 @@ class Turn:
                     sets.count_use(each.root, each.memory.id)
 
     def _record_injection(self, reply: TurnReply) -> tuple[Ranked, ...]:
-        """Record the memories that a turn adds to its session, and return them."""
+        """Record the memories that a turn adds to its session, for the list of injections; return them."""
         if not (new := reply.new):
             return ()
         found = ((each, each.memory) for each in new)

@@ -36,7 +36,7 @@ _MOST_HYPOTHESES = 32
 
 
 class CleanTranscript(msgspec.Struct, frozen=True):
-    """Cleaned utterances, the places of their messages, and the number of injections cut out."""
+    """Cleaned utterances, the places of their messages, and the number of own injections cut out."""
 
     said: tuple[Utterance, ...]
     echoes: int
@@ -55,6 +55,7 @@ async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> 
 
 
 def _clean(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
+    """Return what user and assistant said in messages from `start` on, with everything else cut out."""
     spans = open_spans_before(
         [(message.role, (text,)) for message, text in zip(messages, texts, strict=True)]
     )
@@ -72,7 +73,7 @@ def _clean(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
-    """Return the place and text of the newest typed message; earlier private spans are not considered."""
+    """Return place and text of the newest message that a person typed, from `since` on, or None."""
     for place in range(len(messages) - 1, since - 1, -1):
         if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
             typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
@@ -82,7 +83,7 @@ def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str
 
 
 def is_said(message: wire.Message) -> bool:
-    """Return True for a message of a person or the model."""
+    """Return True for a message of a person or the model, not of a tool or the system."""
     return message.role in _SPEAKERS
 
 
@@ -120,21 +121,21 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
 
 
 def clean_query(text: str) -> str:
-    """Return the beginning of a query as it may be sent to a model; pure markup is kept."""
+    """Return the beginning of a query without what no model may get; pure markup is kept."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
 
 
 def clean_hypotheses(hypotheses: Iterable[str]) -> tuple[str, ...]:
-    """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
+    """Return the non-blank hypotheses of a caller, cleaned as queries are; at most 32."""
     return tuple(
         islice((text for each in hypotheses if (text := clean_query(each)).strip()), _MOST_HYPOTHESES)
     )
 
 
 def size_of(messages: Iterable[wire.Message]) -> int:
-    """Return the characters of all messages."""
+    """Return the number of characters of all messages."""
     return sum([len(text_of(each)) for each in messages])
 
 

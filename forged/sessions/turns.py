@@ -49,7 +49,7 @@ class TurnReply(msgspec.Struct, frozen=True):
 
     @property
     def new(self) -> tuple[Ranked, ...]:
-        """Memories that were not in the injected set."""
+        """Memories that the reply adds: they were not in the injected set."""
         return self.answer.ranked[self.known : self.block.included]
 
 
@@ -99,7 +99,7 @@ class OpenTurn:
         self.reply, self.at, self.cleared = reply, time.time(), 0
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Remove memories from the last reply, and count them; their texts stay in context for now."""
+        """Remove memories from the turn's last reply, and count them; their texts stay in context for now."""
         if (reply := self.reply) is None:
             return
 
@@ -116,7 +116,7 @@ class OpenTurn:
 
 
 class OpenTurns:
-    """The 512 most recently used turns of all sessions."""
+    """The 512 most recently used turns of all sessions, with cached answers and last replies."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
@@ -129,12 +129,12 @@ class OpenTurns:
             self.drop(next(iter(self._turns)))
 
     def drop(self, turn: OpenTurn) -> None:
-        """Drop a turn, also in its session."""
+        """Drop a turn here and in its session."""
         self._turns.pop(turn, None)
         turn.let_go(turn)
 
     def last(self, session_id: str, tops: tuple[str, ...], agent: str | None = None) -> OpenTurn | None:
-        """Return the turn answered last in these roots, of a session or, without an id, of any."""
+        """Return the turn answered last in these roots, of a session (or any) and, if given, an agent."""
         for turn in reversed(self._turns):
             if turn.reply is None or turn.tops != tops or (agent is not None and turn.agent != agent):
                 continue
@@ -148,12 +148,12 @@ class OpenTurns:
         return last.reply.contents if last is not None and last.reply is not None else ()
 
     def purge(self) -> None:
-        """Drop all cached answers; the last reply of each session stays on record."""
+        """Drop the cached answers of all turns; the last reply of each session stays on record."""
         for turn in self._turns:
             turn.kept.drop()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all cached answers, and these memories of a root from the last reply of each session."""
+        """Drop all turns' cached answers, and these memories of a root from each session's last reply."""
         self.purge()
         for turn in self._turns:
             turn.forget(root, ids)
@@ -170,7 +170,7 @@ class _TypedMessage(msgspec.Struct, frozen=True):
     last: int
 
     def is_continued_by(self, messages: Sequence[wire.Message], start: int) -> bool:
-        """Return True if these messages begin with those of the list."""
+        """Return True if messages begin with those of this list, by the hashes of two of them."""
         return (
             self.start == start
             and len(messages) >= self.length
@@ -236,7 +236,7 @@ class TurnKeys:
 
 
 def _without_removed(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
-    """Return a memory without those of its older versions and concurrent heads that are gone."""
+    """Return a memory without removed ones among its older versions and concurrent heads."""
     if ranked.root != root:
         return ranked
     older = tuple(each for each in ranked.older if each.id not in ids)

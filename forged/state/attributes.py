@@ -32,7 +32,7 @@ class Attributes(MemoryRows[Facts]):
         return self.get(key_of(root, memory_id), UNKNOWN)
 
     async def put(self, root: str, facts: Mapping[str, Facts]) -> None:
-        """Set the attributes of memories of a root, durably. Raises StoreError."""
+        """Set attributes of memories of a root by id, durably, empty ones left out. Raises StoreError."""
         await self.database.commit(
             self.restore_change(root, {each: known for each, known in facts.items() if known != UNKNOWN})
         )
@@ -42,7 +42,7 @@ COUNTED = 1 << 16
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Access count of a memory; `last` is Unix milliseconds, 0 for never."""
+    """Access count of a memory and the time of the last access: `last`, Unix milliseconds, 0 for never."""
 
     count: int = 0
     last: int = 0
@@ -63,12 +63,12 @@ class Accesses(MemoryRows[Access]):
         super().__init__(database, "accesses", Access, most=most, merge=Access.__add__, clock=clock)
 
     def hit(self, memories: Iterable[tuple[str, str]]) -> None:
-        """Count one access now for each of these memories, given by root and id."""
+        """Count one access now for each of these memories, given by root and id; saved within seconds."""
         now = Access(1, int(self._clock() * 1000))
         for root, memory_id in memories:
             key = key_of(root, memory_id)
             self.update({key: self.get(key, _NEVER) + now})
 
     def of(self, root: str, memory_id: str) -> Access:
-        """Return the access count of a memory."""
+        """Return the access count of a memory and its last access, zeros for none."""
         return self.get(key_of(root, memory_id), _NEVER)

@@ -34,7 +34,7 @@ _TIDY_EVERY_S = 60.0
 
 
 class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Entry for one statement: kept with a `memory_id`, or refused with a `reason`.
+    """Log entry of one statement: kept, with a `memory_id`, or refused, with a `reason`.
 
     `at` is Unix seconds. `agent` and `kind` are those of the capture. `why` is request, rule, linear or
     model; `classifier` names the classifier that decided. `unreported`: the session's next reply should
@@ -63,19 +63,19 @@ class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class CaptureLog(Rows[CaptureLogEntry]):
-    """Table of kept and refused statements. One for the daemon; lives in its event loop.
+    """Table of statements that capture kept or refused, for a person and for reports in replies.
 
     `due` has the keys of each session's unreported entries, oldest first.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """`clock` returns Unix seconds."""
+        """Register the table in `database`; `clock` gives Unix seconds."""
         super().__init__(database, "capture_log", CaptureLogEntry, most=MOST, clock=clock)
         self.due: dict[str, list[str]] = {}
         self._tidied_at = 0.0
 
     def restore(self, found: Iterable[Row[CaptureLogEntry]]) -> None:
-        """Load the entries of a file that was opened; entries in memory are newer."""
+        """Take over the file's entries at open, queue their reports, and drop expired ones."""
         super().restore(found)
         self.due = {}
         for key, each in self.items():
@@ -83,16 +83,16 @@ class CaptureLog(Rows[CaptureLogEntry]):
         self._drop_expired()
 
     def listed(self) -> tuple[CaptureLogEntry, ...]:
-        """Return all entries, newest first."""
+        """Return all entries that have not expired, newest first."""
         self._drop_expired()
         return tuple(sorted(self.values(), key=lambda each: -each.at))
 
     def unreported(self, session_id: str) -> tuple[CaptureLogEntry, ...]:
-        """Return the entries for the next reply to a session, oldest first."""
+        """Return the entries that a session's next reply should report, oldest first."""
         return tuple(self[key] for key in self.due.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
-        """Return True if this text was refused in this session already."""
+        """Return True if the log says that this text was refused in this session already."""
         said = gist(text)
         return any(
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
@@ -109,14 +109,14 @@ class CaptureLog(Rows[CaptureLogEntry]):
     def decide(
         self, key: str, text: str, *, memory_id: str = "", reason: str = "", root: Root | None = None
     ) -> None:
-        """Record a person's decision about a proposal: saved as a memory in `root`, or the reason why not."""
+        """Record a person's decision about a proposal: its memory in `root`, or the reason for none."""
         if (waited := self.get(key)) is not None:
             if root is not None:
                 waited = replace(waited, top=root.top, scope=root.scope)
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
     def mark_reported(self, session_id: str, count: int) -> None:
-        """Mark the first `count` unreported entries of a session as reported."""
+        """Mark the first `count` unreported entries of a session as reported, after a reply with them."""
         waiting = self.due.get(session_id, [])
         for key in waiting[:count]:
             self._put(key, replace(self[key], unreported=False))
@@ -125,7 +125,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
             del self.due[session_id]
 
     async def forget(self, memory_ids: Collection[str], contents: Collection[str]) -> None:
-        """Erase ids and texts of these memories, and texts that say the same; durable on return.
+        """Erase the ids and texts of these memories from all entries, and texts that say the same; durable.
 
         The fact that a statement was kept and forgotten stays. Raises StoreError.
         """
@@ -146,7 +146,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await self._finish_removal(memory_ids)
 
     async def record_move(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
-        """Give entries of moved memories their new id and root; durable on return. Raises StoreError."""
+        """Give entries of moved memories the new id and root, durably on return. Raises StoreError."""
         for key, each in self.items():
             if each.memory_id and each.memory_id in memory_ids:
                 there = replace(each, memory_id=memory_id, top=top, scope=scope)
@@ -154,22 +154,22 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await self._finish_removal(memory_ids)
 
     async def save(self) -> None:
-        """Write changes since the last time. Raises nothing; failed writes are repeated later."""
+        """Drop expired entries and write changes. Raises nothing; failed writes are repeated later."""
         self._drop_expired()
         await super().save()
 
     def _put(self, key: str, entry: CaptureLogEntry) -> None:
-        """Replace an entry; it keeps its age."""
+        """Replace the entry of a key, in place and with its old time."""
         self.update({key: entry}, renew=False)
 
     def _rename(self, key: str, name: str, entry: CaptureLogEntry) -> None:
-        """Put a changed entry under a new key in place of the old one."""
+        """Put a changed entry under a new key in place of the old one, also in the queue of reports."""
         self.update({key: None, name: entry}, at=entry.at)
         for keys in self.due.values():
             keys[:] = [name if each == key else each for each in keys]
 
     async def _finish_removal(self, gone: Collection[str]) -> None:
-        """Clear `supersedes` that names removed memories, renew `due`, and write all changes."""
+        """Clear `supersedes` of removed memories, renew the queues of reports, and write all changes."""
         for key, each in self.items():
             if each.supersedes and each.supersedes in gone:
                 self._put(key, replace(each, supersedes=""))
@@ -181,7 +181,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await self.flush()
 
     def _queue_report(self, key: str, entry: CaptureLogEntry) -> None:
-        """Queue an unreported entry for its session; drop the oldest beyond the limit."""
+        """Queue an unreported entry for its session's next reply; of more than eight drop the oldest."""
         if not (entry.unreported and entry.session_id):
             return
         waiting = self.due.setdefault(entry.session_id, [])
@@ -191,7 +191,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         del waiting[:-MOST_UNREPORTED]
 
     def _drop_expired(self) -> None:
-        """Delete expired entries, at most once a minute."""
+        """Delete entries kept longer than 30 days, or 7 if refused; at most once a minute."""
         now = self._clock()
         if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return
@@ -200,7 +200,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
             self._drop_rows([key for key, each in self.items() if each.until <= now])
 
     def _drop_rows(self, keys: Collection[str]) -> None:
-        """Delete entries, also from the queues of their sessions."""
+        """Delete entries of these keys, also from the queues of reports of their sessions."""
         for key in keys:
             if (each := self[key]).unreported and key in self.due.get(each.session_id, ()):
                 self.due[each.session_id].remove(key)
@@ -208,7 +208,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
 
 
 def gist(text: str) -> str:
-    """Return the beginning of a text, in one line and without secrets.
+    """Return the beginning of a text for the log: one line of 120 characters without secrets.
 
     Only the beginning of a long text is read, without a possible half of a secret at its end.
     """

@@ -36,7 +36,7 @@ Run = tuple[int, float]
 
 
 def digests(said: Iterable[Utterance], key: str) -> bytes:
-    """Return the joined digests of messages under a key.
+    """Return the joined digests of messages under a key, by which they are recognised without text.
 
     Blanks around a message do not count, because sources differ there.
     """
@@ -46,7 +46,7 @@ def digests(said: Iterable[Utterance], key: str) -> bytes:
 
 
 class CaptureCursor(msgspec.Struct, frozen=True):
-    """Digests of a session's judged messages in order, and how many of them were sent at which time."""
+    """Digests of a session's judged messages, in order, and the times at which they were sent."""
 
     digests: bytes = b""
     runs: tuple[Run, ...] = ()
@@ -62,7 +62,7 @@ class CaptureCursor(msgspec.Struct, frozen=True):
         return max((at for _, at in self.runs), default=0.0)
 
     def grown(self, digests: bytes, at: float) -> CaptureCursor:
-        """Return a cursor extended by messages at one time; beyond the limit the oldest are dropped."""
+        """Return the cursor with added messages of one time, the oldest over the limit dropped."""
         if not digests:
             return self
         runs = [*self.runs, (len(digests) // DIGEST_BYTES, at)]
@@ -82,7 +82,7 @@ class CaptureCursor(msgspec.Struct, frozen=True):
         return cursor
 
     def places(self, window: bytes) -> tuple[int | None, ...]:
-        """Return the index in this cursor of each message of a window, None for a new one.
+        """Return for each message of a window its index in the cursor, None for one that is new.
 
         It finds windows that grow, lose their beginning, come late or come again, and windows of agents that
         share a session.
@@ -100,7 +100,7 @@ class CaptureCursor(msgspec.Struct, frozen=True):
 
 
 def _overlap_length(known: bytes, window: bytes) -> int:
-    """Return how many messages at the window's start are the last known ones."""
+    """Return how many messages at the start of a window are the last ones of a cursor."""
     first = window[:DIGEST_BYTES]
     for size in range(min(len(known), len(window)), 0, -DIGEST_BYTES):
         start = len(known) - size
@@ -110,7 +110,7 @@ def _overlap_length(known: bytes, window: bytes) -> int:
 
 
 def _places_by_digest(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """Return `places` by digests alone: matched from the end, each known message once."""
+    """Return `places` of a window by digests alone: matched from the end, each known message once."""
     there = defaultdict[bytes, list[int]](list)
     for place, digest in enumerate(_split(known)):
         there[digest].append(place)
@@ -124,12 +124,12 @@ def new_digests(window: bytes, places: Sequence[int | None]) -> bytes:
 
 
 def _split(row: bytes) -> list[bytes]:
-    """Split joined digests."""
+    """Return the single digests of joined ones."""
     return [_digest_at(row, place) for place in range(len(row) // DIGEST_BYTES)]
 
 
 def _digest_at(row: bytes, place: int) -> bytes:
-    """Return the digest at an index."""
+    """Return the digest at an index of joined digests."""
     return row[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
 
 
@@ -137,7 +137,7 @@ NOTHING = CaptureCursor()
 
 
 class CaptureCursors(Rows[CaptureCursor]):
-    """Table of capture cursors by session. One for the daemon; events are stored together with `pending`."""
+    """Table of capture cursors by session, written only in the transaction that stores their events."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -150,7 +150,7 @@ class CaptureCursors(Rows[CaptureCursor]):
         )
 
     def of(self, session: str) -> CaptureCursor:
-        """Return the cursor of a session, empty if unknown."""
+        """Return the capture cursor of a session, an empty one if it is unknown."""
         kept = self._kept.get(session)
         return NOTHING if kept is None else kept.value
 
@@ -168,7 +168,7 @@ class CaptureCursors(Rows[CaptureCursor]):
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests of a past session's classified messages in order, and the time of the last one."""
+    """A past session as learned: progress `mark`, digests of classified messages, time of the last one."""
 
     agent: str
     session_id: str
@@ -178,7 +178,7 @@ class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnedSessions(Rows[LearnedSession]):
-    """Table of past sessions that were learned from, by the key of their live captures."""
+    """Table of past sessions from which capture has learned, by the key of their live captures."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -205,7 +205,7 @@ class LearnedSessions(Rows[LearnedSession]):
 
 
 class CapturePart(msgspec.Struct, frozen=True):
-    """Part of a capture: cleaned messages (None if removed), and the digests of all its messages.
+    """Part of a long capture: cleaned messages (None if removed), and the digests of all its messages.
 
     `begun`: the first message continues an earlier one. `goes_on`: the last one is continued.
     """
@@ -217,7 +217,7 @@ class CapturePart(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the estimated bytes in memory and on disk."""
+        """Return the estimated bytes of the part in memory and on disk."""
         said = (len(each.text.encode()) + 64 for each in self.window if each is not None)
         return 512 + sum(said) + len(self.digests)
 
@@ -230,7 +230,7 @@ class _CapturePartRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CaptureParts(Rows[_CapturePartRow]):
-    """Table of parts by capture id and number, and of finished captures by id. One for the daemon.
+    """Table of parts of unfinished captures by id and number, and of finished captures by id.
 
     `bytes` is the size of all parts. `clock` returns Unix seconds.
     """
@@ -247,12 +247,12 @@ class CaptureParts(Rows[_CapturePartRow]):
         )
 
     def _replace_all(self, rows: Mapping[str, CachedRow[_CapturePartRow]]) -> None:
-        """Replace all rows and index their parts."""
+        """Replace all rows, and rebuild the index of stored parts by capture."""
         self._numbers: dict[str, set[int]] = {}  # numbers of the stored parts
         super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[_CapturePartRow] | None], *, renew: bool = True) -> None:
-        """Apply changes and index their parts."""
+        """Apply changes of rows, and update the index of stored parts by capture."""
         super()._apply(rows, renew=renew)
         for key, kept in rows.items():
             event_id, _, number = key.partition("/")
@@ -270,13 +270,13 @@ class CaptureParts(Rows[_CapturePartRow]):
         return None if kept is None else kept.value.slices
 
     def of(self, event_id: str) -> dict[int, CapturePart]:
-        """Return the stored parts of a capture by number."""
+        """Return the parts of a capture that are stored so far, by number."""
         numbers = sorted(self._numbers.get(event_id, ()))
         slots = ((number, self.get(f"{event_id}/{number}")) for number in numbers)
         return {number: slot.part for number, slot in slots if slot is not None and slot.part is not None}
 
     async def put(self, event_id: str, number: int, part: CapturePart) -> None:
-        """Store a part, which may be stored already. Raises StoreError."""
+        """Store a part of a capture durably; it may be stored already. Raises StoreError."""
         await self.store({f"{event_id}/{number}": _CapturePartRow(part)}, renew=False)
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
@@ -290,7 +290,7 @@ class CaptureParts(Rows[_CapturePartRow]):
         return done
 
     def completion_change(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
-        """Return the change that marks a capture finished and removes its parts; `at_once` also in memory."""
+        """Return a change that marks a capture finished and removes its parts, `at_once` in memory."""
         parts = (f"{event_id}/{number}" for number in self._numbers.get(event_id, ()))
         rows: dict[str, _CapturePartRow | None] = dict.fromkeys(parts)
         rows[event_id] = _CapturePartRow(slices=slices)
@@ -301,7 +301,7 @@ class CaptureParts(Rows[_CapturePartRow]):
 
 
 def _cut_part(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:
-    """Return a part without sentences that have a forgotten text, and their count; messages keep places."""
+    """Return a part without sentences that have a forgotten text, and their count; indexes stay."""
     window: list[Utterance | None] = []
     sentences = 0
     for each in part.window:

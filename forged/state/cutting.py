@@ -15,7 +15,7 @@ from forged.text.forgetting import Words, without_sentences
 
 
 class CutCount(msgspec.Struct, frozen=True):
-    """Number of removed sentences, and of the events, parts or proposals that they were in."""
+    """Number of sentences removed for a forgotten text, and of the events, parts or proposals with them."""
 
     sentences: int = 0
     events: int = 0
@@ -25,7 +25,7 @@ class CutCount(msgspec.Struct, frozen=True):
 
 
 class CutEvent(msgspec.Struct, frozen=True):
-    """Capture event and its decided memories after a cut, and the number of removed sentences."""
+    """Capture event and its decided memories as a cut left them, and the number of removed sentences."""
 
     event: Event
     documents: Decision | None
@@ -33,12 +33,12 @@ class CutEvent(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if neither text nor decisions are left."""
+        """Return True if neither text of the event nor decided memories are left after the cut."""
         return not self.event.window and not self.documents
 
     @property
     def cut(self) -> CutCount:
-        """Return the `CutCount` of this event."""
+        """Return the count of this cut: its removed sentences, and one event if there are any."""
         return CutCount(self.sentences, min(self.sentences, 1))
 
 

@@ -31,14 +31,14 @@ from forged_client.protocol import DayEgress
 
 
 class Spending(Rows[DayCost]):
-    """Table of the daily cost of model calls; the governor counts it in memory."""
+    """Table of the daily cost of model calls by purpose; the governor counts it in memory."""
 
     def __init__(self, database: Database, governor: Governor) -> None:
         super().__init__(database, "spending", DayCost, is_copied=True)
         self._governor = governor
 
     def restore(self, found: Iterable[Row[DayCost]]) -> None:
-        """Load the accounts of a file into the governor."""
+        """Take over the file's costs by day at open, and load them into the governor."""
         super().restore(found)
         self._governor.restore(self.values())
 
@@ -54,7 +54,7 @@ _EGRESS_S = 90 * 24 * 3600.0
 
 
 class EgressCounts(Rows[DayEgress]):
-    """Table of calls and text sent to each endpoint, by day, host and purpose."""
+    """Table of calls and text sent to each endpoint, by day, host and purpose; for three months."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class EgressCounts(Rows[DayEgress]):
         )
 
     def add(self, record: EgressRecord) -> None:
-        """Add a request for an endpoint, sent or failed, to the counts of today."""
+        """Add a call to an endpoint, sent or failed, with its texts to the counts of the UTC day."""
         if not (record.calls or record.failed):
             return
         day, host, purpose = utc_day(self._clock(), 0), record.host, record.purpose
@@ -71,7 +71,7 @@ class EgressCounts(Rows[DayEgress]):
         self.update({key: summed(self.get(key, before), DayEgress(day, host, purpose, *counts))})
 
     def days(self, number: int) -> tuple[DayEgress, ...]:
-        """Return the counts of the last days, today included: newest first, then by host and purpose."""
+        """Return the egress of the last `number` days, today included, newest first, by host and purpose."""
         since = utc_day(self._clock(), number - 1)
         chosen = (each for each in self.values() if each.day >= since)
         ordered = sorted(chosen, key=lambda each: (each.host, each.purpose))
@@ -82,7 +82,10 @@ _AGENTS_S = 31 * 24 * 3600.0
 
 
 class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Counts of one agent on one local day. `unknown` counts turns that ended without a known prompt."""
+    """Turns and hook failures of one agent on one local day, with its newest event and version.
+
+    `unknown` counts turns that ended without a known prompt.
+    """
 
     last_event: str = ""
     last_event_at: str = ""
@@ -123,13 +126,13 @@ class Agents(Rows[AgentDay]):
         )
 
     def newest_days(self) -> tuple[tuple[str, str, AgentDay], ...]:
-        """Return the newest day of each agent: its name, the day, the counts."""
+        """Return each agent's newest day with counts: the name, the day, the counts."""
         found = {key.partition(" ")[0]: (key, day) for key, day in sorted(self.items(), key=itemgetter(0))}
         return tuple((agent, key.partition(" ")[2], day) for agent, (key, day) in found.items())
 
     @property
     def today(self) -> str:
-        """Return the local day."""
+        """Return the local day now, under which new counts are kept."""
         return day_of(self._clock(), 0)
 
     def _now(self) -> str:
@@ -140,12 +143,12 @@ class Agents(Rows[AgentDay]):
         return self.get(f"{agent} {self.today}", AgentDay())
 
     def _put_today(self, agent: str, known: AgentDay) -> None:
-        """Set the counts of an agent on the local day."""
+        """Set the counts of an agent on the local day, in memory."""
         self.update({f"{agent} {self.today}": known})
 
 
 def _merge_days(old: AgentDay, new: AgentDay) -> AgentDay:
-    """Return the sum of the counts of a day, with the newer texts."""
+    """Return the sum of an agent's counts of the same day, with the newer texts."""
     both = {}
     for name in AgentDay.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)

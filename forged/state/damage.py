@@ -40,7 +40,7 @@ _SUFFIXES = ("", "-wal", "-journal")
 
 
 def open_or_repair(path: str, copy: str, known: Sequence[RegisteredTable]) -> Connection:
-    """Open the file at `path`, or its replacement if it is damaged, or missing although a `copy` exists.
+    """Open `state.db`, or its replacement if it is damaged, of an older format, or lost.
 
     `known` are its tables. Raises StoreError if it cannot be used for another reason.
     """
@@ -64,14 +64,14 @@ def set_aside(path: str) -> list[str]:
 
 
 class _StateFile:
-    """The state file, its daily copy and its tables, while they are opened."""
+    """Opens `state.db`; sets an outdated file aside, and replaces a damaged one by its readable rows."""
 
     def __init__(self, path: str, copy: str, known: Sequence[RegisteredTable]) -> None:
         self._path, self._copy, self._known = path, copy, known
         self._names = [table.name for table in known]
 
     def open(self) -> Connection:
-        """Open and check the file; create its tables if it is new. Raises Damaged, Outdated."""
+        """Open and check `state.db`; create its tables if it is new. Raises Damaged, Outdated."""
         connection = connect(self._path)
         try:
             with explained(self._path):
@@ -108,7 +108,7 @@ class _StateFile:
     def _make_fresh(
         self, filling: dict[str, daily_copy.Rows], found: dict[str, list[Columns]], aside: str, note: str
     ) -> None:
-        """Create the new file under a temporary name: rows of the daily copy, rows found, and the note."""
+        """Create the new file under a temporary name, from the daily copy, the readable rows and the note."""
         fresh, copied = f"{self._path}.fresh", [table.name for table in self._known if table.is_copied]
         _remove_file(fresh)
         connection = connect(fresh)
@@ -124,7 +124,7 @@ class _StateFile:
             database.put(connection, "meta", ASIDE, aside)
 
     def _free_name(self, why: str) -> str:
-        """Return a free name for the file to set aside."""
+        """Return a free name for the file to be set aside, from the reason and the day."""
         number, first = 1, f"{self._path}.{why}-{time.strftime('%Y%m%d', time.gmtime())}"
         candidate = first
         while os.path.lexists(candidate):
@@ -133,7 +133,7 @@ class _StateFile:
         return candidate
 
     def _swap_in(self) -> None:
-        """Move the old file aside and the new one to its place."""
+        """Rename the old file to its name set aside, and the new one to its place; sync the directory."""
         fresh = f"{self._path}.fresh"
         with contextlib.closing(connect(fresh)) as connection:
             aside = database.meta_value(connection, ASIDE)
@@ -147,7 +147,7 @@ class _StateFile:
             _sync_directory(os.path.dirname(self._path))
 
     def finish_interrupted(self) -> None:
-        """Complete a change that was interrupted by a kill."""
+        """Complete a replacement of the file that a kill interrupted, or remove its unfinished parts."""
         _remove_file(f"{self._path}.salvage")
         fresh = f"{self._path}.fresh"
         if not os.path.exists(fresh):
@@ -160,7 +160,7 @@ class _StateFile:
             _remove_file(fresh)
 
     def _readable_rows(self) -> dict[str, list[Columns]]:
-        """Return the rows by table, with checksums, from a copy of the damaged file."""
+        """Return the rows that can be read from a copy of the damaged file, by table, with checksums."""
         for mended in (False, True):
             scratch = f"{self._path}.salvage"
             _remove_file(scratch)
@@ -179,7 +179,7 @@ class _StateFile:
         return {}
 
     def _repair_first_page(self, scratch: str) -> None:
-        """Replace the first page of a file, with the schema and the tables' locations, by a standard one."""
+        """Replace the first page of a copy, with schema and locations of tables, by that of a new file."""
         pattern = f"{scratch}-empty"
         _remove_file(pattern)
         with contextlib.closing(connect(pattern)) as connection, transaction(connection):
@@ -193,7 +193,7 @@ class _StateFile:
 
 
 def _row_counts(connection: Connection) -> str:
-    """Return the number of rows of each table, as words for the note."""
+    """Return the number of rows of each table, as words for the note to a person."""
     counts = []
     for name in sorted(database.table_names(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608
@@ -203,7 +203,7 @@ def _row_counts(connection: Connection) -> str:
 
 
 def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -> None:
-    """Write a row if it is whole; a damaged event becomes a dead event with its id alone."""
+    """Write a readable row to the new file if it is whole; a damaged event becomes a dead one by its id."""
     if database.is_whole(table, row):
         database.put(connection, table, *row[:-1])
         return
@@ -215,7 +215,7 @@ def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -
 
 
 def _salvage(connection: Connection, table: str) -> list[Columns]:
-    """Return the rows of a table that can be read from either end."""
+    """Return the rows of a damaged table that can be read in the order of keys or against it."""
     import sqlite3  # noqa: PLC0415
 
     found: dict[object, Columns] = {}
@@ -227,7 +227,7 @@ def _salvage(connection: Connection, table: str) -> list[Columns]:
 
 
 def _copy_file(path: str, scratch: str) -> None:
-    """Copy a database file with its journals."""
+    """Copy a database file with its journals, so that the damaged original stays untouched."""
     for suffix in _SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path + suffix, scratch + suffix)
@@ -241,6 +241,7 @@ def _remove_file(path: str) -> None:
 
 
 def _sync_directory(directory: str) -> None:
+    """Sync a directory, so that renames in it survive a power cut."""
     descriptor = os.open(directory, atomic.DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -58,11 +58,11 @@ class Damaged(StoreError):  # noqa: N818 - reads as the state it names
 
 
 class _DiskFullError(StoreError):
-    """A write failed because the disk is full."""
+    """A write failed because the disk is full; it is tried once more with an empty journal."""
 
 
 class RegisteredTable(Protocol):
-    """A table of the file that is loaded at open and saved every five seconds."""
+    """A table of `state.db`, loaded at open, saved every five seconds, and copied daily if `is_copied`."""
 
     name: str
     is_copied: bool
@@ -82,7 +82,7 @@ class Change(Protocol):
 
 
 class FileOnlyChange:
-    """Part of a transaction that changes the file and nothing in memory."""
+    """Part of a transaction that runs `write` on the file and changes nothing in memory."""
 
     is_empty = False
 
@@ -91,7 +91,7 @@ class FileOnlyChange:
 
 
 class Database:
-    """The SQLite file at `path`. `journal` is `wal`, or another mode if the file system cannot do that."""
+    """The SQLite file at `path`, used by one thread in transactions; `journal` is `wal` if possible."""
 
     def __init__(self, path: str, address: str = "") -> None:
         """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
@@ -107,7 +107,7 @@ class Database:
         return self._connection is not None
 
     async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
-        """Open the file with `prepare`; call `then` with the connection and return its result."""
+        """Open the file by `prepare` and sign as its holder; return what `then` makes of the connection."""
 
         def opened() -> T:
             self._connection = None
@@ -129,7 +129,7 @@ class Database:
         return await self._run_in_thread(opened)
 
     async def sign(self) -> None:
-        """Record for other daemons that this one has the file open."""
+        """Record for other daemons, once, that this one has the file open."""
         await self._run_in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
@@ -155,7 +155,7 @@ class Database:
             raise StoreError(f"{self.path} is closed") from error
 
     def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `work` in one transaction and return its result, for a caller in the file's thread."""
+        """Run `work` in one transaction, for a caller in the file's thread; return its result."""
 
         def once() -> T:
             with explained(self.path), transaction(self._require_open(), durable=durable) as connection:
@@ -173,7 +173,7 @@ class Database:
             raise StoreError(f"{error}; start the daemon again; it keeps what can be read") from error
 
     async def erase_traces(self) -> None:
-        """Rewrite the file without any byte of removed rows. Raises StoreError.
+        """Rewrite the file and empty its journal, so that no byte of removed rows stays. Raises StoreError.
 
         `secure_delete` leaves copies of rows that moved to another page when neighbours grew.
         """
@@ -220,7 +220,7 @@ class Database:
 
 
 def connect(path: str) -> Connection:
-    """Open a file of forged, mode 0600, locked while it is open; create it if it is missing.
+    """Open a SQLite file of forged, mode 0600, locked while it is open; create it if it is missing.
 
     On a file system without locks, the journal is not a WAL. Raises StoreError, Damaged.
     """
@@ -240,7 +240,7 @@ def connect(path: str) -> Connection:
 
 
 def _configure(connection: Connection) -> Connection:
-    """Set the pragmas of a new connection and lock its file; return the connection."""
+    """Set the pragmas of a new connection (WAL, syncs, secure deletes) and lock its file; return it."""
     # Checksums find damaged text; text that is not UTF-8 must not stop the reading of other rows.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
@@ -290,7 +290,7 @@ def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Con
 
 
 def _overwrite_commit(connection: Connection) -> None:
-    """Replace a commit in the WAL after its sync failed: a later start would apply it."""
+    """Overwrite in the WAL a commit whose sync failed, because a later start would apply it."""
     import sqlite3  # noqa: PLC0415
 
     with contextlib.suppress(sqlite3.Error):
@@ -338,7 +338,7 @@ class Row(NamedTuple, Generic[V]):
 
 
 class Table(Generic[V]):
-    """Table of values of one type, for the thread of the database.
+    """Table of `state.db` with values of one type; read and written in the thread of the database.
 
     It is created with the file once the `database` knows it. With `is_copied` it is in the daily copy. `load`
     reads rows at open and returns a function for the event loop.
@@ -363,14 +363,14 @@ class Table(Generic[V]):
         return self._load(connection) if self._load is not None else lambda: None
 
     async def save(self) -> None:
-        """Write rows that are only in memory. Raises nothing."""
+        """Do nothing: rows are written by each change. Tables with rows in memory write them here."""
 
     def write(self, connection: Connection, key: str, value: V, at: float = 0.0) -> None:
-        """Insert or replace a row."""
+        """Insert or replace a row of the file, with its time and checksum."""
         put(connection, self.name, key, at, self.encode(value))
 
     def change(self, values: Mapping[str, V | None], *, at: float | None = None) -> Change:
-        """Return a change that writes rows, or deletes those that are None."""
+        """Return a change that writes rows to the file, or deletes those that are None."""
         since = time.time() if at is None else at
 
         def write(connection: Connection) -> None:
@@ -383,7 +383,7 @@ class Table(Generic[V]):
         return FileOnlyChange(self.name, write)
 
     def erase(self, connection: Connection, *keys: str) -> int:
-        """Delete rows; return how many existed."""
+        """Delete the rows of these keys from the file; return how many existed."""
         return sum(remove(connection, self.name, key) for key in keys)
 
     def erase_prefix(self, connection: Connection, prefix: str) -> None:
@@ -395,7 +395,7 @@ class Table(Generic[V]):
         connection.execute(f"DELETE FROM {self.name} WHERE at <= ?", (at,))
 
     def read(self, connection: Connection, key: str) -> V | None:
-        """Return a value, or None. Raises Damaged."""
+        """Return the value of a key in the file, or None. Raises Damaged."""
         row = connection.execute(f"SELECT * FROM {self.name} WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._decode_row(_without_checksum(self.name, row)).value
 
@@ -404,7 +404,7 @@ class Table(Generic[V]):
         return map(self._decode_row, rows(connection, self.name))
 
     def count_rows(self, connection: Connection) -> int:
-        """Return the number of rows."""
+        """Return the number of rows in the file."""
         (count,) = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
         return int(count)
 
@@ -413,7 +413,7 @@ class Table(Generic[V]):
         return dict(connection.execute(f"SELECT key, length(data) FROM {self.name} ORDER BY key"))
 
     def encode(self, value: V) -> bytes:
-        """Return the bytes of a value. Raises StoreError for a value that could not be read back."""
+        """Return a value as MessagePack. Raises StoreError for text that could not be read back."""
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError as error:
@@ -430,7 +430,7 @@ class Table(Generic[V]):
 
 
 def create(connection: Connection, names: Iterable[str]) -> None:
-    """Create all missing tables and record the format; the caller commits."""
+    """Create all missing tables of a file and record the format; the caller commits."""
     _create_table(connection, "meta", "value")
     for name in names:
         _create_table(connection, name, "at, data")
@@ -448,7 +448,7 @@ def table_names(connection: Connection) -> frozenset[str]:
 
 
 def start(connection: Connection, names: Iterable[str], *, expected: bool) -> None:
-    """Create the tables if there are none, else check them; none is damage if some are `expected`.
+    """Create the tables of a new file, or check those of an old one; no tables is damage if `expected`.
 
     Raises Damaged, Outdated, or StoreError for a file of a newer forged.
     """
@@ -462,7 +462,7 @@ def start(connection: Connection, names: Iterable[str], *, expected: bool) -> No
 
 
 def _check_tables(connection: Connection, names: Iterable[str]) -> None:
-    """Check the format and the tables of a file. Raises Damaged, Outdated."""
+    """Check format, structure and all checksums of a file. Raises Damaged, Outdated, StoreError."""
     number = format_of(connection)
     if number > FORMAT:
         raise StoreError(f"a newer forged has written it (format {number})")
@@ -478,7 +478,7 @@ def _check_tables(connection: Connection, names: Iterable[str]) -> None:
 
 
 def format_of(connection: Connection) -> int:
-    """Return the format number of a file. Raises Damaged."""
+    """Return the format number that a state file states. Raises Damaged if it states none."""
     number = meta_value(connection, "version")
     if not number.isdecimal():
         raise Damaged("it does not say which format it has")
@@ -503,7 +503,7 @@ def remove(connection: Connection, table: str, key: str) -> bool:
 
 
 def rows(connection: Connection, table: str) -> Iterator[Columns]:
-    """Yield rows without checksums, in the order of their keys. Raises Damaged at a damaged row."""
+    """Yield all rows of a table in the order of keys, checked, without checksums. Raises Damaged."""
     for row in unchecked(connection, table):
         yield _without_checksum(table, row)
 
@@ -531,7 +531,7 @@ def checksum(table: str, values: Columns) -> bytes:
 
 
 def _without_checksum(table: str, row: Columns) -> Columns:
-    """Return a row without its checksum. Raises Damaged."""
+    """Return a row without its checksum, after a check of it. Raises Damaged."""
     if not is_whole(table, row):
         raise Damaged(f"a row of {table} is not what was written")
     return row[:-1]

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoredEvents(msgspec.Struct, frozen=True):
-    """Contents of the tables: waiting events with sizes, decided memories by event, count of dead events."""
+    """Contents of the event tables at open: waiting events with sizes, decided memories, dead count."""
 
     events: tuple[tuple[Event, int], ...] = ()
     documents: tuple[tuple[str, Decision], ...] = ()
@@ -31,7 +31,7 @@ class StoredEvents(msgspec.Struct, frozen=True):
 
 
 class EventTables:
-    """Tables of waiting, decided and dead events; `restored` gets their contents when the file is open."""
+    """Tables of waiting, decided and dead events in `state.db`; `restored` gets their contents at open."""
 
     def __init__(self, database: Database, restored: Callable[[StoredEvents], object]) -> None:
         self._restored = restored
@@ -40,7 +40,7 @@ class EventTables:
         self._dead = Table(database, "dead", DeadLetter)
 
     def _load(self, connection: Connection) -> Callable[[], object]:
-        """Read all events, and return a callback that hands them over."""
+        """Read waiting and decided events and count dead ones; return a function that hands them over."""
         stored = StoredEvents(
             tuple((row.value, row.size) for row in self.waiting.read_all(connection)),
             tuple((row.key, row.value) for row in self.journal.read_all(connection)),
@@ -54,7 +54,7 @@ class EventTables:
         self.journal.erase(connection, event_id)
 
     def give_up(self, connection: Connection, dead: DeadLetter, most_bytes: int) -> int:
-        """Move an event to the dead events and keep these within `most_bytes`; return their count.
+        """Move an event to the dead events, kept within `most_bytes`; return the count of dead events.
 
         Only turns are removed to keep the limit.
         """
@@ -64,7 +64,7 @@ class EventTables:
         return self._dead.count_rows(connection)
 
     def _erase_oldest_turns(self, connection: Connection, most_bytes: int) -> None:
-        """Delete the oldest dead turns beyond the limit."""
+        """Delete the oldest dead turns while dead events take more than `most_bytes`."""
         sizes = self._dead.sizes(connection)
         over = sum(sizes.values()) - most_bytes
         for event_id, size in sizes.items():
@@ -77,12 +77,12 @@ class EventTables:
                 logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
 
     def dead(self, connection: Connection) -> tuple[DeadLetter, ...]:
-        """Return all dead events, oldest first."""
+        """Return all dead events with the sizes of their rows, oldest first."""
         rows = self._dead.read_all(connection)
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
     def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, Decision | None] | None:
-        """Move a dead event back to the waiting ones; return it, its bytes and decision, or None."""
+        """Move a dead event back to the waiting ones; return event, bytes, decision; None if unreadable."""
         found = self._dead.read(connection, event_id)
         if found is None or not found.event.window:
             return None
@@ -93,7 +93,7 @@ class EventTables:
         return found.event, len(self.waiting.encode(found.event)), found.documents
 
     def drop(self, event_ids: Sequence[str], connection: Connection) -> int:
-        """Delete dead events; return their count."""
+        """Delete dead events by id for good; return how many existed."""
         return self._dead.erase(connection, *event_ids)
 
     def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[CutCount, int]:

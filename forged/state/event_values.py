@@ -33,12 +33,12 @@ def new_event_id() -> str:
 
 
 def is_event_id(text: str) -> bool:
-    """Return True for an event id."""
+    """Return True if a text has the form of an event id."""
     return _ID.fullmatch(text) is not None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Capture event: a few turns, a compaction, a request, a session end, a past session, or a slice.
+    """Event of capture with messages, times and roots: a few turns, a compaction, a request, and so on.
 
     `window` has user and assistant text without tool content, private spans, own injections and secrets.
     `said_at` has the Unix time of each message; () means the time of receipt. If the window is `begun`, its
@@ -63,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_roots(self) -> tuple[tuple[Root, str], ...]:
-        """Return its roots, each with its identity at acceptance."""
+        """Return the roots of the event, each with its identity when the event was accepted."""
         return tuple(zip(self.roots, self.identities, strict=False))
 
     @property
@@ -73,32 +73,32 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_durable(self) -> bool:
-        """Return True if it is on disk before it is acknowledged."""
+        """Return True if an event of this kind is on disk before it is acknowledged."""
         return self.kind in DURABLE
 
     @property
     def times(self) -> tuple[float, ...]:
-        """Return the time of each message."""
+        """Return the Unix time of each message; that of receipt where times are unknown."""
         return self.said_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def length(self) -> int:
-        """Return the characters of all messages."""
+        """Return the number of characters of all messages of the event."""
         return sum(len(utterance.text) for utterance in self.window)
 
     @property
     def size(self) -> int:
-        """Return the estimated bytes in memory and on disk."""
+        """Return the estimated bytes of the event in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:
-        """Return the tops of its roots."""
+        """Return the paths of the roots of the event."""
         return tuple(root.top for root in self.roots)
 
 
 class DecidedMemory(msgspec.Struct, frozen=True):
-    """Memory that capture decided to write, or to propose if it `waits`; with its id and root.
+    """Memory that capture decided to write into a root, or to propose to a person if it `waits`.
 
     `why` is request, rule, linear or model. If it `waits`, a person must accept it first: `waits` is the
     reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
@@ -130,7 +130,7 @@ def encoded(value: Event | Decision) -> bytes:
 
 
 class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dead event: given up, with the reason, the UTC time, and the bytes of its row.
+    """Dead event that was given up, with reason, UTC time, size, and the memories decided for it.
 
     `documents` are those decided for it, or None. If the event cannot be read, only its id is known and the
     window is empty.

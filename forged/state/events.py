@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class EventStore:
-    """Store of capture events. One for the daemon; lives in its event loop.
+    """Store of capture events that wait, are decided or are dead. For the event loop of the daemon.
 
     `restored` is set when the file is open. `dead_count` counts dead events. `trouble` explains why the last
     event could not be stored or removed, or is empty.
@@ -70,17 +70,17 @@ class EventStore:
 
     @property
     def count(self) -> int:
-        """Return the count of events on disk or being written."""
+        """Return the number of waiting or decided events, on disk or being written."""
         return len(self._sizes)
 
     @property
     def bytes(self) -> int:
-        """Return the size of events on disk or being written."""
+        """Return the size of waiting or decided events, on disk or being written."""
         return sum(self._sizes.values())
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Return the count and bytes of events on disk."""
+        """Return the count and bytes of the waiting or decided events on disk."""
         sizes = [size for event_id, size in self._sizes.items() if event_id not in self._storing]
         return len(sizes), sum(sizes)
 
@@ -89,7 +89,7 @@ class EventStore:
         return event_id in self._sizes or event_id in self._journalled
 
     def documents(self, event_id: str) -> Decision | None:
-        """Return the memories decided for an event, or None if none was decided on."""
+        """Return the memories decided for an event, which may be none; None if it is undecided."""
         return self._documents.get(event_id)
 
     def stored_roots(self, event: Event) -> list[tuple[Root, str]]:
@@ -98,11 +98,11 @@ class EventStore:
         return stored + [(each.root, each.identity) for each in self._documents.get(event.id, ())]
 
     def is_journalled(self, event_id: str) -> bool:
-        """Return True if the decision survives a power cut."""
+        """Return True if the decision on an event is on disk and survives a power cut."""
         return event_id in self._journalled
 
     def restore(self, stored: StoredEvents) -> None:
-        """Load the contents of a file that was opened."""
+        """Take over the events and decisions of the file at open, and set `restored`."""
         self._left = stored
         self._sizes = {event.id: size for event, size in stored.events}
         self._documents |= dict(stored.documents)
@@ -111,7 +111,7 @@ class EventStore:
         self.restored.set()
 
     def take_restored(self) -> tuple[Event, ...]:
-        """Return the events found at open, in order; later calls return none."""
+        """Return the events found at open, waiting or decided, in order; later calls return none."""
         left, self._left = self._left, StoredEvents()
         if left.events or left.documents:
             logger.info("events taken up events=%d decided=%d", len(left.events), len(left.documents))
@@ -124,7 +124,7 @@ class EventStore:
         return self.count + count <= self._max_events and self.bytes + size <= self._max_bytes
 
     async def put(self, event: Event) -> bool:
-        """Store an event durably; return False without room."""
+        """Store an event durably; return False if there is no room for it."""
         if not self.has_room(1, len(encoded(event))):
             return False
         await self.put_all([event])
@@ -151,11 +151,11 @@ class EventStore:
             self._storing -= fresh
 
     def set_decision(self, event_id: str, documents: Decision) -> None:
-        """Set the memories decided for an event, in memory only."""
+        """Set the memories decided for an event, in memory only, until `journal` stores them."""
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str, *also: Change) -> None:
-        """Store the decided memories of an event and related changes durably."""
+        """Store the decision on an event durably, with related changes, again if it changed meanwhile."""
         written: Decision | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
             await self._commit(self._tables.journal.change({event_id: documents}), *also)
@@ -174,7 +174,7 @@ class EventStore:
             self._sizes[event_id] = len(encoded(left.event))
 
     async def remove(self, event_id: str) -> None:
-        """Delete an event, later if the disk fails now. Raises nothing.
+        """Delete an event with its decision, later if the disk fails now. Raises nothing.
 
         Until then it counts against the limit.
         """
@@ -186,7 +186,7 @@ class EventStore:
             self._removing.add_done_callback(log_failure)
 
     async def _try_remove(self, event_id: str) -> bool:
-        """Delete an event; return False if that failed."""
+        """Delete an event and its decision; return False if that failed, and note it for retries."""
         try:
             await self._run(partial(self._remove, event_id))
         except StoreError as error:
@@ -199,7 +199,7 @@ class EventStore:
         return True
 
     async def _keep_removing(self) -> None:
-        """Retry deletions until none is left."""
+        """Retry failed deletions of events every few seconds until none is left."""
         try:
             while self._unremoved:
                 await asyncio.sleep(self._retry_s)
@@ -209,7 +209,7 @@ class EventStore:
             self._removing = None  # a later failure starts a new task
 
     def stop(self) -> None:
-        """Stop retrying; the next daemon repeats unfinished removals, which changes nothing."""
+        """Stop retrying deletions; the next daemon repeats unfinished ones, which changes nothing."""
         if self._removing is not None:
             self._removing.cancel()
 
@@ -224,7 +224,7 @@ class EventStore:
         self._drop_in_memory(event.id)
 
     async def dead(self) -> tuple[DeadLetter, ...]:
-        """Return dead events, oldest first."""
+        """Return all dead events, oldest first, and renew `dead_count`."""
         found = await self._run(self._tables.dead)
         self.dead_count = len(found)
         return found
@@ -243,7 +243,7 @@ class EventStore:
         return event
 
     async def drop(self, event_id: str) -> bool:
-        """Delete a dead event; return False for an unknown id."""
+        """Delete a dead event for good; return False for an unknown id."""
         dropped = await self._run(partial(self._tables.drop, [event_id]))
         self.dead_count -= dropped
         return dropped > 0
@@ -255,13 +255,13 @@ class EventStore:
         return done
 
     def _drop_in_memory(self, event_id: str) -> None:
-        """Remove an event from the tables in memory."""
+        """Drop the size and the decision of an event from memory."""
         self._sizes.pop(event_id, None)
         self._documents.pop(event_id, None)
         self._journalled.discard(event_id)
 
     async def _run(self, work: Callable[[Connection], T]) -> T:
-        """Run work in a transaction; a failure sets `trouble`."""
+        """Run work on the file in a transaction; `trouble` is set to the reason of a failure, or cleared."""
         try:
             result = await self._database.run(work)
         except StoreError as error:
@@ -271,7 +271,7 @@ class EventStore:
         return result
 
     async def _commit(self, *changes: Change) -> None:
-        """Write changes in one transaction; a failure sets `trouble`."""
+        """Write changes in one transaction; `trouble` is set to the reason of a failure, or cleared."""
         try:
             await self._database.commit(*changes)
         except StoreError as error:
@@ -280,7 +280,7 @@ class EventStore:
         self.trouble = ""
 
     def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
-        """Replace an event and its decided memories in a transaction."""
+        """Replace an event and its decision in a transaction, unless they were removed meanwhile."""
         event_id = left.event.id
         # An event that is missing was removed meanwhile.
         if waits and self._tables.waiting.erase(connection, event_id):

@@ -66,7 +66,7 @@ class ForgottenTexts(Rows[int]):
         await self.store(dict.fromkeys(fresh, math.ceil(self._clock() * 1000)))
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
-        """Remove the records of texts and ids of a root, durably on return. Raises StoreError."""
+        """Delete the records that texts and ids of a root are forgotten, durably. Raises StoreError."""
         old = await _digests(top, texts)
         old += [digest_of_id(top, each) for each in ids]
         await self.store({each: None for each in old if each in self})
@@ -77,7 +77,7 @@ class ForgottenTexts(Rows[int]):
         return max(self.values(), default=0) / 1000
 
     def digests(self) -> frozenset[str]:
-        """Return the digests of the last 7 days."""
+        """Return the digests of texts and ids that were forgotten in the last 7 days."""
         since = (self._clock() - HELD_S) * 1000
         return frozenset(each for each, at in self.items() if at > since)
 
@@ -95,7 +95,7 @@ class ForgottenTexts(Rows[int]):
 
 
 async def _digests(top: str, texts: Iterable[str]) -> list[str]:
-    """Return each digest of some texts once; computed in a thread if the texts are long."""
+    """Return the digests of texts in a root, each once; computed in a thread if the texts are long."""
     texts = tuple(texts)
 
     def made() -> list[str]:

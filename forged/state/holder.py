@@ -31,7 +31,7 @@ class Holder:
         self._descriptor = -1
 
     def sign(self) -> None:
-        """Write and lock the record, once; a failure only shortens the explanation."""
+        """Write and lock the record of this daemon, once; a failure only shortens the explanation."""
         if self._descriptor >= 0:
             return
         with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ class Holder:
             self._descriptor = descriptor
 
     def release(self) -> None:
-        """Remove the record, then unlock it, so that no other daemon holds it in between."""
+        """Remove the record of this daemon, then unlock it, so that no other daemon holds it in between."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -63,7 +63,7 @@ class Holder:
 
 
 def in_use_message(path: str) -> str:
-    """Return which daemon has the file at `path` open, as far as recorded, and the remedy."""
+    """Return a sentence on which daemon has the file at `path` open, as far as recorded, and the remedy."""
     record = _read_record(path + SUFFIX)
     if record is None:
         return (
@@ -85,7 +85,7 @@ def in_use_message(path: str) -> str:
 
 
 def _read_record(path: str) -> dict[str, str] | None:
-    """Return the record of a living daemon, or None."""
+    """Return the record of a living daemon that holds the file; None without one, or if it is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except OSError:

@@ -31,7 +31,7 @@ _MOST_PUT = 64
 
 
 class SetKey(msgspec.Struct, frozen=True, array_like=True):
-    """Key of an injected set: agent, session, and the tops of the roots that it sees."""
+    """Key of an injected set: agent, session, and the tops of the roots that the session sees."""
 
     agent: str
     session_id: str
@@ -39,7 +39,7 @@ class SetKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One memory of an injected set: root, id, version, and a digest of its text.
+    """One memory of an injected set: root, id, version, digest of its text, how and when it came.
 
     `mark` is its relation to the memory `of`, in the words of the injected block. A mark `outdated` is a
     warning only. `pinned`: it came without a search. `stale`: its evidence had changed. `turn` names the turn
@@ -58,7 +58,7 @@ class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectedSet(msgspec.Struct, frozen=True):
-    """Memories in the context of a session, in their order, since that context began.
+    """Memories in the context of a session since that context began, in order, with counts of turns.
 
     `token` marks its blocks. `began` is Unix seconds. `summary` is the end of the newest summary, `window`
     the bytes said since then when the set began, `turns` the number of turns. `has_pinned`: the pinned
@@ -103,13 +103,13 @@ class InjectedSets(Rows[InjectedSet]):
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
-        """Set the injected set of a session in memory; `save` makes it a row."""
+        """Set the injected set of a session in memory; the next call or `save` makes it a row."""
         self.now[key], self._put[key] = injected, None
         if len(self._put) >= _MOST_PUT:
             self._make_rows()
 
     def _make_rows(self) -> None:
-        """Turn the sets that were put into rows."""
+        """Turn the sets that `put` left in memory into rows, to be saved."""
         if self._put:
             put, self._put = self._put, {}
             self.update({_row_key(key): self.now[key] for key in put})
@@ -123,7 +123,7 @@ class InjectedSets(Rows[InjectedSet]):
         super().restore(found)
 
     def of_session(self, agent: str, session_id: str) -> dict[SetKey, InjectedSet]:
-        """Return the injected sets of a session, by their roots."""
+        """Return the injected sets of a session of an agent, by key: one for each set of roots."""
         self._make_rows()
         return {key: self.now[key] for key in self._of_session.get((agent, session_id), ())}
 
@@ -136,7 +136,7 @@ class InjectedSets(Rows[InjectedSet]):
         self.uses.update({key_of(root, memory_id): (self.uses.of(root, memory_id) or 0) + 1})
 
     async def forget(self, root: str, memory_ids: Collection[str]) -> None:
-        """Erase these memories of a root from sets and counts, durably on return."""
+        """Erase these memories of a root from sets and counts of uses, durably. Raises StoreError."""
         changed: dict[str, InjectedSet | None] = {}
         for name, injected in self._sets_with(root, memory_ids):
             entries = (_entry_without(each, root, memory_ids) for each in injected.entries)
@@ -161,12 +161,12 @@ class InjectedSets(Rows[InjectedSet]):
         await self.store(changed, renew=False)
 
     def memories(self) -> Iterator[tuple[str, str]]:
-        """Yield each memory of all sets, by root and id."""
+        """Yield each memory that any injected set refers to, by root and id."""
         self._make_rows()
         return iter(tuple(self._of_memory))
 
     def _sets_with(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
-        """Return the sets that contain one of these memories."""
+        """Return the injected sets that refer to one of these memories of a root, by row key."""
         self._make_rows()
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
@@ -176,7 +176,7 @@ class InjectedSets(Rows[InjectedSet]):
         super()._replace_all(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
-        """Store rows; update `now` and the look-ups by session and by memory."""
+        """Apply changes of rows; update `now`, and the indexes by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)
             before, after = _mentions(old.value if old else None), _mentions(kept.value if kept else None)
@@ -194,7 +194,7 @@ class InjectedSets(Rows[InjectedSet]):
 
 
 def _mentions(injected: InjectedSet | None) -> set[_Memory]:
-    """Return the memories that a set refers to."""
+    """Return the memories that a set contains or that its entries refer to, by root and id."""
     entries = injected.entries if injected is not None else ()
     named = {(each.root, each.id) for each in entries}
     return named | {(each.root, each.of) for each in entries if each.of}
@@ -220,7 +220,7 @@ def _row_key(key: SetKey) -> str:
 
 
 class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
-    """A memory of an `InjectionRecord`; `found_by` and `admitted_as` are those of its Ranking."""
+    """A memory of an `InjectionRecord`, with how it was found and why it was admitted."""
 
     root: str
     id: str
@@ -230,7 +230,7 @@ class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Record of the memories that a turn got and its session did not have before. `at` is Unix seconds.
+    """Record of an injection: the memories that were new to the session. `at` is Unix seconds.
 
     `tops` are the roots of the request, the repository's and the user's; `strategy` is that of the search.
     """
@@ -245,18 +245,18 @@ class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Injections(Rows[InjectionRecord]):
-    """Table of injection records, newest last. `clock` gives Unix seconds."""
+    """Table of injection records of all sessions, kept for 30 days. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "injections", InjectionRecord, most=MOST, keep_s=KEPT_S, clock=clock)
 
     def listed(self) -> tuple[InjectionRecord, ...]:
-        """Return all records, newest first."""
+        """Return all injection records of the last 30 days, newest first."""
         self.tidy()
         return tuple(self.values())[::-1]
 
     def add(self, injected: InjectionRecord) -> None:
-        """Record an injection; long names of session and turn are cut."""
+        """Add the record of an injection; long names of session, agent and turn are cut."""
         names = {field: one_line(getattr(injected, field), _NAME_CHARACTERS) for field in _NAMED}
         self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 

@@ -15,7 +15,7 @@ from forged.state.rows import Rows
 
 
 class Rewrite(msgspec.Struct, frozen=True, order=True):
-    """Hashes of a file before and after its predecessor changes from `former` to `older`."""
+    """Hashes of a memory file before and after its predecessor's id changes from `former` to `older`."""
 
     id: str
     before: str
@@ -25,7 +25,7 @@ class Rewrite(msgspec.Struct, frozen=True, order=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Unfinished removal, restore or move in the root with this `top` and `scope`.
+    """Unfinished removal, restore or move of memories in the root `top`, to be completed after a kill.
 
     `kind` is remove, restore or move. `ids` are removed (or restored from `batch`), `erase` for good; the
     trash stores `why`. `became` is the id of a move's new file, in the root `to_top` of the scope `to_scope`.
@@ -69,13 +69,13 @@ class Intents(Rows[Intent]):
         await self.drop(intent.key, *self._opposed(intent))
 
     async def drop(self, *keys: str) -> None:
-        """Delete these intents; if that fails, the next start finds them completed."""
+        """Delete intents by key, in memory even if the file fails; the next start finds them completed."""
         dropped = dict.fromkeys(key for key in keys if key in self)
         self.hold(dropped)
         await self.store(dropped)
 
     def _opposed(self, intent: Intent) -> tuple[str, ...]:
-        """Return the unfinished intents that do the opposite to the same ids."""
+        """Return keys of unfinished intents that restore what this one removes, or the other way round."""
         returns, ids = intent.kind == "restore", frozenset(intent.ids)
         return tuple(
             each.key

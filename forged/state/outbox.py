@@ -28,7 +28,7 @@ REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """Queued write for the server. `id` is a memory's or document's; `document` is that of a piece.
+    """Queued change for a server; `id` is a memory's or document's; `document` is that of a piece.
 
     `refused` is the reason of the server, or "" while the write is pending.
     """
@@ -42,14 +42,14 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
     def is_cancelled_by(self, removal: Write) -> bool:
-        """Return True if this removal of a memory or document makes the write needless."""
+        """Return True if a removal, of the same owner and memory or document, makes the write needless."""
         if (self.scope, self.owner) != (removal.scope, removal.owner):
             return False
         return removal.id == (self.document if removal.kind == "document" else self.id)
 
 
 class Outbox:
-    """Queue of writes for the server; lives in the event loop. Positions are growing numbers."""
+    """Queue on disk of writes for a team's server, by growing positions; lives in the event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class Outbox:
         self._next = 1
 
     def _load(self, connection: Connection) -> Callable[[], object]:
-        """Read the headings of all writes; return a function that takes them over."""
+        """Read the headings of all queued writes; return a function that takes them over."""
         rows = self._table.read_all(connection)
         headings = {int(row.key): _heading(row.value) for row in rows if row.key.isdecimal()}
 
@@ -105,7 +105,7 @@ class Outbox:
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
     async def oldest(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
-        """Return up to `most` pending writes of these kinds by position, oldest first. Raises StoreError."""
+        """Return up to `most` pending writes of these kinds, oldest first, each with its position."""
         those = self._positions(lambda heading: heading.kind in kinds and not heading.refused)[:most]
         return await self._database.run(partial(self._read, those)) if those else []
 
@@ -116,7 +116,7 @@ class Outbox:
             self._drop_headings(positions)
 
     async def refuse(self, position: int, write: Write, why: str) -> None:
-        """Set aside a write that the server will never accept."""
+        """Set aside a write that the server will never accept, with the reason; "" queues it again."""
         refused = msgspec.structs.replace(write, refused=why)
         await self._database.run(partial(self._change, {position: refused}, ()))
         if position in self._headings:
@@ -129,25 +129,25 @@ class Outbox:
                 await self.refuse(position, write, "")
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
-        """Delete pending writes that these removals cancel."""
+        """Delete queued writes that these removals cancel, without queuing the removals."""
         await self._erase(self._cancelled_by(removals))
 
     async def forget(self, ids: Collection[str]) -> None:
-        """Delete pending writes of these memories of any owner; their removals stay."""
+        """Delete queued writes of these memories of any owner; removals of them stay in the queue."""
         await self._erase(self._positions(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
 
     async def _erase(self, gone: Sequence[int]) -> None:
-        """Delete writes at these positions, durably."""
+        """Delete the writes at these positions in the file and in memory, durably."""
         if gone:
             await self._database.run(partial(self._change, {}, gone))
             self._drop_headings(gone)
 
     def _cancelled_by(self, removals: Sequence[Write]) -> list[int]:
-        """Return positions of writes that removals cancel."""
+        """Return the positions of queued writes that these removals make needless."""
         return self._positions(lambda heading: any(heading.is_cancelled_by(removal) for removal in removals))
 
     def _check_room(self, fresh: Mapping[int, Write]) -> None:
-        """Raise StoreError if there is no room."""
+        """Raise StoreError if the queue has no room for these new writes."""
         size = sum(size for _, size in self._headings.values()) + sum(len(w.row) for w in fresh.values())
         if len(self._headings) + len(fresh) > MOST_WRITES or size > MOST_BYTES:
             raise StoreError(
@@ -156,22 +156,22 @@ class Outbox:
             )
 
     def _positions(self, meant: Callable[[Write], bool]) -> list[int]:
-        """Return positions of headings that a predicate accepts."""
+        """Return the positions of queued writes whose heading a predicate accepts, oldest first."""
         return [position for position, (heading, _) in self._headings.items() if meant(heading)]
 
     def _drop_headings(self, positions: Iterable[int]) -> None:
-        """Drop the headings of deleted writes from memory."""
+        """Drop the headings of deleted writes from memory, by position."""
         for position in positions:
             self._headings.pop(position, None)
 
     def _change(self, fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
-        """Delete and write rows in a transaction."""
+        """Delete the writes at some positions and store others, in one transaction."""
         self._table.erase(connection, *map(_key, gone))
         for position, write in fresh.items():
             self._table.write(connection, _key(position), write)
 
     def _read(self, positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
-        """Return the writes that are still at these positions, with rows."""
+        """Return the whole writes at these positions, with rows; those deleted meanwhile are left out."""
         rows = ((position, self._table.read(connection, _key(position))) for position in positions)
         return [(position, write) for position, write in rows if write is not None]
 

@@ -32,7 +32,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """User's pauses of `places`, in memory; `doubt` says why they are uncertain, or "".
+    """Pauses by the user, everywhere or in `places`, in memory; `doubt` says why they are uncertain.
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """
@@ -73,14 +73,14 @@ class Pauses:
                 self.doubt = ""
 
     def restore(self, places: Iterable[str], doubt: str, changed_at: str = "") -> None:
-        """Take over the contents of the file at open, and the reason if they may be incomplete."""
+        """Take over pauses and the last change from the file at open, and the reason of a doubt."""
         self.places |= frozenset(places)
         self.doubt = doubt
         if changed_at.isdecimal():
             self.changed_at = max(self.changed_at, int(changed_at) / 1000)
 
     def _change(self, place: str, paused: bool, now: int, connection: Connection) -> None:
-        """Write or delete a pause and the time of the change; one for everywhere ends the doubt."""
+        """Write or delete a pause and the time of the change; one for everywhere also ends the doubt."""
         put(connection, "meta", CHANGED, str(now))
         if paused:
             self._table.write(connection, place, value=True)
@@ -90,11 +90,11 @@ class Pauses:
             remove(connection, "meta", NOTE)
 
     def is_paused(self, tops: Collection[str]) -> bool:
-        """Return True if a person paused one of these tops; a doubt is no pause."""
+        """Return True if a person paused one of these tops or everything; a doubt is no pause."""
         return not self.doubt and (EVERYWHERE in self.places or not self.places.isdisjoint(tops))
 
     def reason(self, tops: Collection[str]) -> str:
-        """Return why capture and injection stop for these tops: a doubt, a pause, or ""."""
+        """Return a sentence on why capture and injection stop for these tops: a doubt, a pause; or ""."""
         if self.doubt:
             return self.doubt
         if EVERYWHERE in self.places:

@@ -30,7 +30,7 @@ _MOST_ROOTS, _MOST_ABSENT = 1 << 14, 1 << 17
 
 
 class TrashedRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Rows of one memory in the trash; `sessions` counts the sessions that found it by search."""
+    """Attributes and access count of a memory in the trash, and the `sessions` that found it by search."""
 
     facts: Facts = UNKNOWN
     access: Access = Access()
@@ -45,7 +45,7 @@ class RootIds(msgspec.Struct, frozen=True):
 
 
 class MoveTarget(msgspec.Struct, frozen=True):
-    """The memory that others were moved to, and its place."""
+    """The memory that others were moved to: its id and version, and the root it is in."""
 
     id: str
     version: int
@@ -54,7 +54,7 @@ class MoveTarget(msgspec.Struct, frozen=True):
 
 
 class RootListing(msgspec.Struct, frozen=True):
-    """Listing of a root with all its folders on a `day` (UTC, YYYY-MM-DD).
+    """Files found in all folders of a root on a `day` (UTC, YYYY-MM-DD), to count absent memories.
 
     `seen` are ids of memories with a file. `unread` are names (without ending) of unreadable files. `place`
     is the root's identity with the device of its folders.
@@ -76,7 +76,7 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class Absences(MemoryRows[Absence]):
-    """Table of memories without a file, durable. A memory that is seen again loses its row."""
+    """Table of memories whose file is missing, with counted days, durable; a seen memory loses its row."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "absences", Absence, durable=True, most=_MOST_ABSENT)
@@ -94,7 +94,10 @@ class Absences(MemoryRows[Absence]):
 
 
 class Removal:
-    """Removal of memories from all tables. Each change is durable on return, or raises StoreError."""
+    """Erases, restores and moves the rows of memories in all tables; counts days without their file.
+
+    Each change is durable on return, or raises StoreError.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class Removal:
         self._seen: dict[str, set[str]] = {}
 
     async def forget(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
-        """Erase all rows of memories, and all copies of their texts."""
+        """Erase all rows of memories of a root, and all copies of their texts, in all tables."""
         await self._injections.forget(root.top, ids)
         await self._injected_sets.forget(root.top, ids)  # counts of uses, too
         await self._accesses.forget(root.top, ids)
@@ -126,7 +129,7 @@ class Removal:
         await self._forget_other_rows(root, ids)
 
     def rows_for_trash(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
-        """Return a copy of the rows of memories by id, for the trash; `forget` erases them then."""
+        """Return attributes and counts of memories by id, to be kept in the trash with their files."""
         facts, accesses = self._attributes.rows_of(top, ids), self._accesses.rows_of(top, ids)
         uses = self._injected_sets.uses.rows_of(top, ids)
         return {
@@ -135,7 +138,7 @@ class Removal:
         }
 
     async def restore_rows(self, top: str, rows: Mapping[str, TrashedRows]) -> None:
-        """Write rows from the trash back, by id; the memories no longer count as absent."""
+        """Write attributes and counts from the trash back, by id; the memories are no longer absent."""
         await self._attributes.put(top, {each: row.facts for each, row in rows.items()})
         found = {each: row.access for each, row in rows.items() if row.access.count}
         uses = {each: row.sessions for each, row in rows.items() if row.sessions}
@@ -146,7 +149,7 @@ class Removal:
         )
 
     async def move_rows(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:
-        """Give the rows of a chain of memories, oldest first, to the memory that it was moved to.
+        """Give the rows of moved memories, oldest first, to their new memory; erase those that cannot move.
 
         Its attributes moved with the text, because the new scope may lack its type.
         """
@@ -160,7 +163,7 @@ class Removal:
         await self._forget_other_rows(root, ids)
 
     async def _forget_other_rows(self, root: RootIds, ids: Collection[str]) -> None:
-        """Erase the rows in all other tables."""
+        """Erase the rows of memories in attributes, outbox, proposals, trust records and absences."""
         await self._attributes.forget(root.top, ids)
         await self._outbox.forget(ids)
         await self._to_review.forget(root.top, ids)
@@ -168,7 +171,7 @@ class Removal:
         await self._absences.forget(root.top, ids)
 
     def known_ids(self) -> dict[str, set[str]]:
-        """Return the ids of memories with rows, by the path of their root.
+        """Return the ids of memories with rows in any table, by the path of their root.
 
         Records of files are kept by the root's identity; `own_file_ids` returns those.
         """
@@ -190,7 +193,7 @@ class Removal:
             self._seen.setdefault(top, set()).update(missing & set(ids))
 
     async def count_absences(self, look: RootListing, known: Collection[str]) -> None:
-        """Count a day for each known memory without a file; reset the count of the others.
+        """Count a day of absence for each known memory without a file; reset the count of the others.
 
         A listing counts only if the root is the one at which some of these memories were seen last.
         """
@@ -210,7 +213,7 @@ class Removal:
         return any(map(self._trust.own, look.root.identities))
 
     def expired(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
-        """Return the memories whose rows are to be erased: no file of theirs was found on too many days.
+        """Return ids of memories whose rows are to be erased, as their file was missing on too many days.
 
         `tracked` are those whose file git may bring back.
         """
@@ -221,11 +224,11 @@ class Removal:
         )
 
     def in_question(self, look: RootListing) -> tuple[str, ...]:
-        """Return the memories for which `expired` must know if git tracked their file."""
+        """Return ids of memories missing long enough that `expired` must know if git tracks their file."""
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
     def _missing(self, look: RootListing) -> Iterator[tuple[str, int]]:
-        """Yield memories without a file, with the number of counted days."""
+        """Yield the memories without a file in a listed root, each with the number of counted days."""
         if self._places.get(look.root.top) == look.place:
             for memory_id, absence in self._absences.of_root(look.root.top).items():
                 if memory_id not in look.seen:

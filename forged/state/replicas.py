@@ -27,7 +27,7 @@ Owner = tuple[str, str]
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
-    """A decision on a memory: `at` is Unix microseconds; the later of two decisions holds.
+    """A decision to forget or restore a memory, `at` Unix microseconds; the later of two decisions holds.
 
     `version`: it was forgotten. `chain`: all versions that replaced it by then, too. `restored`: undone.
     """
@@ -47,7 +47,7 @@ class RemovalMark(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One memory: the hash of its file when both sides agreed, "" if never; and its mark.
+    """A memory on both sides: the hash of its file when they last agreed, "" if never; and its mark.
 
     If `is_common` is false, this file was here and the server may have another one. It was sent without an
     answer, or it was forgotten and restored elsewhere, which may bring back an older file.
@@ -62,27 +62,28 @@ NEVER_MET = Replica()
 
 
 class Replicas:
-    """Table of memories that this machine and the server share, by owner, with their marks."""
+    """Table of memories shared with a team's server, by owner: last common hashes, and marks of removals."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """Use `clock`, which gives Unix seconds."""
+        """Register the table in `database`; `clock` gives Unix seconds."""
         self._table = Table(database, "replicas", Replica, load=self._load)
         self._clock = clock
         self._known: defaultdict[Owner, dict[str, Replica]] = defaultdict(dict)
         self.marked: Callable[[], object] = lambda: None  # called after each decision
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read all replicas; return a function that takes them over."""
         rows = list(self._table.read_all(connection))
         return lambda: self.restore((row.key, row.value) for row in rows)
 
     def restore(self, rows: Iterable[tuple[str, Replica]]) -> None:
-        """Take over the contents of the file at open."""
+        """Take over the replicas of the file at open; those in memory are newer."""
         for key, known in rows:
             scope, owner, memory_id = key.split("\n", 2)
             self._known[scope, owner].setdefault(memory_id, known)
 
     def of(self, owner: Owner) -> Mapping[str, Replica]:
-        """Return the replicas of one owner, by id."""
+        """Return the replicas of the memories of one owner, by memory id."""
         return self._known[owner]
 
     async def record_common(self, owner: Owner, hashes: Mapping[str, str]) -> None:
@@ -94,7 +95,7 @@ class Replicas:
         await self._note(owner, hashes, is_common=False)
 
     async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_common: bool) -> None:
-        """Record hashes of files, keeping their marks."""
+        """Record hashes of files for an owner, which a power cut may undo; their marks stay."""
         before = self._known[owner]
         changed = {
             each: Replica(hash_, before.get(each, NEVER_MET).mark, is_common)
@@ -103,13 +104,13 @@ class Replicas:
         await self._put(owner, changed, durable=False)
 
     async def merge_marks(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
-        """Merge marks of others, or derived ones; the later mark of each memory holds."""
+        """Merge removal marks of other machines, or derived ones; the later mark of each memory holds."""
         before = self._known[owner]
         newer = {each: mark for each, mark in marks.items() if is_newer(mark, before.get(each))}
         await self._put(owner, {each: _replica_with(before.get(each), mark) for each, mark in newer.items()})
 
     async def mark(self, owner: Owner, ids: Iterable[str], kind: MarkKind) -> None:
-        """Record a decision about these memories now; it holds against all earlier ones.
+        """Record that memories are forgotten or restored now; it holds against all earlier decisions.
 
         Memories in that state already stay unchanged. Raises StoreError.
         """
@@ -125,7 +126,7 @@ class Replicas:
         self.marked()
 
     async def _put(self, owner: Owner, changed: Mapping[str, Replica], *, durable: bool = True) -> None:
-        """Apply a change in memory at once and write it; undo it if it cannot be written."""
+        """Apply replicas of an owner in memory at once and write them; undo it if that fails."""
         known = self._known[owner]
         rows = {each: row for each, row in changed.items() if known.get(each) != row}
         before = {each: known.get(each, NEVER_MET) for each in rows}
@@ -138,15 +139,16 @@ class Replicas:
             raise
 
     def _write(self, owner: Owner, rows: Mapping[str, Replica], connection: Connection) -> None:
+        """Write replicas of an owner's memories in a transaction."""
         for memory_id, known in rows.items():
             self._table.write(connection, "\n".join((*owner, memory_id)), known)
 
 
 def is_newer(mark: RemovalMark, known: Replica | None) -> bool:
-    """Return True if a mark holds against the known state."""
+    """Return True if a mark is later than the known one of a memory, or of its time removes more."""
     return known is None or known.mark is None or mark.rank > known.mark.rank
 
 
 def _replica_with(known: Replica | None, mark: RemovalMark) -> Replica:
-    """Return a replica with its new mark; a forgotten memory has no common file."""
+    """Return a replica with a new mark; a forgotten memory loses the hash of its common file."""
     return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)

@@ -33,7 +33,7 @@ _PRUNE_EVERY_S = 600
 
 
 class RequestOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a request: the id of a memory, or "" if that was forgotten since.
+    """Outcome of a write request: the id of the memory, or "" if that was forgotten since.
 
     `digest` is that of the request; `existed`: the memory was there before.
     """
@@ -44,7 +44,7 @@ class RequestOutcome(msgspec.Struct, frozen=True):
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """A write that is about to happen in the root `identity` at the path `root`: file and request.
+    """A write about to happen in a root: the new file, its attributes, and the key of its request.
 
     If the key has a row already, that is returned and nothing is put, except with `again`. The attributes are
     those of `base`, the replaced memory, with the patch `patch`.
@@ -64,7 +64,7 @@ _Waiting = tuple[Sequence[PendingWrite], Future[tuple[RequestOutcome | None, ...
 
 
 class Requests:
-    """Table of outcomes of write requests by key; each call asks the file, which is open."""
+    """Table of outcomes of write requests by key, so that a repeated request writes nothing twice."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Requests:
         attributes: Attributes,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Use `clock`, which gives Unix seconds."""
+        """Register the table in `database`; `clock` gives Unix seconds."""
         self._database = database
         self._table = Table(database, "requests", RequestOutcome)
         self._trust = trust
@@ -85,7 +85,7 @@ class Requests:
         self._changes: tuple[Change, ...] = ()  # changes of the current transaction
 
     def begin(self, writes: Sequence[PendingWrite]) -> Future[tuple[RequestOutcome | None, ...]]:
-        """Record writes durably; the future has the row that each key had already, or None.
+        """Record writes and their attributes durably; the future has the row that each key had, or None.
 
         Callable in any thread. Fails with StoreError; then nothing is recorded.
         """
@@ -101,11 +101,11 @@ class Requests:
         return done
 
     async def of(self, key: str) -> RequestOutcome | None:
-        """Return the outcome of a request with this key, or None. Raises StoreError."""
+        """Return the outcome of the write request with this key, or None. Raises StoreError."""
         return await self._database.run(partial(self._known, key))
 
     async def forget(self, memory_ids: Collection[str]) -> None:
-        """Delete all but the keys of requests that wrote these memories. Raises StoreError."""
+        """Empty the outcomes of requests that wrote these memories; the keys stay. Raises StoreError."""
         wanted = frozenset(memory_ids)
         await self._database.run(partial(self._forget, wanted))
 
@@ -116,12 +116,12 @@ class Requests:
         return taken
 
     def _fail_all(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
-        """Set an error on the futures of waiting writes."""
+        """Set an error as the result of all these waiting writes."""
         for _, done in waiting:
             done.set_exception(error)
 
     def _write_waiting(self) -> None:
-        """Carry out waiting writes in one transaction."""
+        """Record all waiting writes in one transaction, and resolve their futures."""
         waiting = self._take_waiting()
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
@@ -136,7 +136,7 @@ class Requests:
     def _begin(
         self, waiting: Sequence[Sequence[PendingWrite]], connection: Connection
     ) -> list[tuple[RequestOutcome | None, ...]]:
-        """Write the rows; return the row that each key had. `_changes` collects changes of other tables."""
+        """Write outcomes, own files and attributes; return the row that each key had already."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now
@@ -164,7 +164,7 @@ class Requests:
         return known
 
     def _put_outcome(self, write: PendingWrite, now: float, connection: Connection) -> RequestOutcome | None:
-        """Return the row that a key has already, else write the new one and return None."""
+        """Return the outcome that a request's key has already, else write the new one and return None."""
         if write.key and not write.again and (row := self._known(write.key, connection)) is not None:
             return row
         if write.key and write.known is not None:
@@ -182,7 +182,7 @@ class Requests:
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """Reply to a request: the planned one while it is carried out, then the final one.
+    """Reply to a request that writes no new file: the planned one at first, then the final one.
 
     `digest` is that of the request; `reply` is bytes for its writer.
     """
@@ -193,18 +193,18 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Receipts:
-    """Table of replies to requests that write no new file, by key. `clock` gives Unix seconds."""
+    """Table of replies to requests that write no new file, by key, for a day. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._table = Table(database, "receipts", Receipt)
         self._clock = clock
 
     async def of(self, key: str) -> Receipt | None:
-        """Return the receipt of a key, or None. Raises StoreError."""
+        """Return the stored reply to the request with this key, or None. Raises StoreError."""
         return await self._table.database.run(lambda connection: self._table.read(connection, key))
 
     async def put(self, key: str, receipt: Receipt) -> None:
-        """Store the receipt of a key, durably on return. Raises StoreError."""
+        """Store the reply to a request by key, durably; delete those older than a day. Raises StoreError."""
         now = self._clock()
 
         def put(connection: Connection) -> None:

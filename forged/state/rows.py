@@ -37,7 +37,7 @@ class CachedRow(NamedTuple, Generic[V]):
 
 
 class Rows(Table[V], Mapping[str, V]):
-    """Table as a mapping in memory. `bytes` is the size of its values, if limited or `weigh` is given."""
+    """Table as a mapping in memory, with a copy in `state.db` and limits of rows, `bytes` and age."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Rows(Table[V], Mapping[str, V]):
             self._drop_rows(self._keys_over_limit({}))
 
     def hold(self, values: Mapping[str, V | None]) -> None:
-        """Put rows in memory only; they are not written later."""
+        """Put rows in memory only, for a caller that writes them itself; `None` deletes one."""
         with self._lock:
             self._apply(self._cached_rows(values, None, renew=True))
 
@@ -116,7 +116,7 @@ class Rows(Table[V], Mapping[str, V]):
 
     @property
     def is_saved(self) -> bool:
-        """Return True if the file has all rows."""
+        """Return True if the file has all changes of the rows in memory."""
         return not self._unsaved
 
     async def flush(self) -> None:
@@ -136,7 +136,7 @@ class Rows(Table[V], Mapping[str, V]):
             self._warned = True
 
     def tidy(self) -> None:
-        """Remove rows that are too old or too many."""
+        """Remove the oldest rows beyond the limits of number, bytes and age."""
         with self._lock:
             self._drop_rows(self._keys_over_limit({}))
 
@@ -145,7 +145,7 @@ class Rows(Table[V], Mapping[str, V]):
         return partial(self.restore, tuple(self.read_all(connection)))
 
     def restore(self, found: Iterable[Row[V]]) -> None:
-        """Take over the contents of the file at open; rows that were put earlier win or are merged."""
+        """Take over the rows of the file at open; rows put earlier win, or are merged; apply the limits."""
         with self._lock:
             early = self._kept
             rows = sorted(found, key=lambda row: row.at)
@@ -169,7 +169,7 @@ class Rows(Table[V], Mapping[str, V]):
         return made
 
     def _keys_over_limit(self, fresh: Mapping[str, CachedRow[V] | None]) -> list[str]:
-        """Return the keys of rows to remove once these rows are put, oldest first."""
+        """Return keys of the oldest rows beyond the limits of number, bytes or age, once these are put."""
         count, size = len(self._kept), self.bytes
         for key, kept in fresh.items():
             old = self._kept.get(key)
@@ -209,7 +209,7 @@ class Rows(Table[V], Mapping[str, V]):
 
 
 class _DurableChange(Generic[V]):
-    """Change of a durable table: in memory once it is in the file."""
+    """Change of a durable table: first in the file, then in memory; drops the oldest over the limits."""
 
     def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None], *, renew: bool) -> None:
         self.table, self._rows, self._renew, self._gone = table, rows, renew, list[str]()
@@ -228,7 +228,7 @@ class _DurableChange(Generic[V]):
 
 
 class _PendingChange(Generic[V]):
-    """Change that writes rows which are only in memory; one that changes meanwhile stays pending."""
+    """Change that writes rows that are only in memory; a row changed meanwhile stays pending."""
 
     def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None]) -> None:
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
@@ -268,19 +268,19 @@ class MemoryRows(Rows[V]):
                 del of_root[memory_id]
 
     def erase_change(self, root: str, memory_ids: Iterable[str]) -> Change:
-        """Return a change that erases the rows of these memories."""
+        """Return a change that erases the rows of these memories of a root."""
         return self.change({key: None for each in memory_ids if (key := key_of(root, each)) in self})
 
     async def forget(self, root: str, memory_ids: Iterable[str]) -> None:
-        """Erase the rows of these memories, durably on return. Raises StoreError."""
+        """Erase the rows of these memories of a root, durably on return. Raises StoreError."""
         await self.database.commit(self.erase_change(root, memory_ids))
 
     def rows_of(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
-        """Return the rows of these memories, by id."""
+        """Return the rows of those of these memories that have one, by id."""
         return {each: self[key] for each in memory_ids if (key := key_of(root, each)) in self}
 
     def restore_change(self, root: str, rows: Mapping[str, V]) -> Change:
-        """Return a change that restores rows from the trash, by id."""
+        """Return a change that puts rows of memories of a root, given by id."""
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def move_change(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:

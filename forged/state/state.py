@@ -53,7 +53,7 @@ _COPY_EVERY_S = 24 * 3600.0
 
 
 class State:
-    """State of the daemon: all its tables in `state.db`; lives in its event loop.
+    """State of the daemon: opens, saves and copies `state.db` and has all its tables; in the event loop.
 
     `tried` is set when the file is open or could not be opened; `problem` is the reason, or "".
     """
@@ -105,7 +105,7 @@ class State:
         )
 
     def facts(self, root: str, memory_id: str) -> Facts:
-        """Return the attributes of a memory in a file, with its counts."""
+        """Return the attributes of a memory of a root, with its access count and last access."""
         access = self.accesses.of(root, memory_id)
         return msgspec.structs.replace(
             self.attributes.of(root, memory_id),
@@ -121,7 +121,7 @@ class State:
                     await self.tried.wait()
 
     async def run(self) -> None:
-        """Open the file, then save write-behind rows every five seconds, until cancelled."""
+        """Open the file, then save pending rows every five seconds and copy it daily, until cancelled."""
         while True:
             if self._database.is_open:
                 await self._save()
@@ -131,14 +131,14 @@ class State:
             await asyncio.sleep(_SAVE_EVERY_S)
 
     async def close(self) -> None:
-        """Save pending rows and close the file."""
+        """Stop retries, save pending rows, and close the file."""
         self.events.stop()
         if self._database.is_open:
             await self._save()
         await self._database.close()
 
     async def _save(self) -> None:
-        """Save the write-behind rows of all tables, and the holder's record."""
+        """Write the holder's record and the write-behind rows of all tables to the file."""
         with contextlib.suppress(StoreError):
             await self._database.sign()
         for table in self._database.tables:
@@ -159,7 +159,7 @@ class State:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings for status and doctor."""
+        """Return sentences for status and doctor: a problem, a doubt about pauses, a slow journal."""
         sentences = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
         if self._database.journal not in ("", "wal"):
             sentences.append(
@@ -172,7 +172,7 @@ class State:
         return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
-        """Try to open the file and load all tables; set `problem` and `tried`."""
+        """Try to open the file and take over all its tables; set `tried`, and `problem` if it fails."""
         try:
             loaded = await self._database.open(self._prepare, self._load_tables)
         except StoreError as error:
@@ -191,7 +191,7 @@ class State:
         return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:
-        """Open the file at `path`, or a new one if it is damaged. Raises StoreError."""
+        """Open the file at `path`, repaired if damaged, new if of an older format. Raises StoreError."""
         with explained(path):
             return damage.open_or_repair(path, self._copy, self._database.tables)
 
@@ -200,7 +200,7 @@ class State:
         return [table.load(connection) for table in self._database.tables]
 
     async def _copy_daily(self) -> None:
-        """Write the daily copy, once a day."""
+        """Write the daily copy of the tables that must survive damage, once a day. Raises nothing."""
         now = time.monotonic()
         if now - self._copied_at < _COPY_EVERY_S:
             return
@@ -222,6 +222,7 @@ class State:
         await asyncio.to_thread(self._remove, (*damage.set_aside(self._path), page))
 
     def _remove(self, paths: Sequence[str]) -> None:
+        """Delete those of these files that exist. Raises StoreError."""
         with atomic.explained(f"cannot tidy {self._directory}"):
             for path in paths:
                 if os.path.lexists(path):

@@ -27,7 +27,7 @@ HELD_S = 30 * 24 * 3600.0
 
 
 class ToReview(Rows[DecidedMemory]):
-    """Table of waiting proposals, by memory id. One for the daemon; lives in its event loop.
+    """Table of proposals that wait for a person, by memory id. For the daemon's event loop.
 
     `clock` returns Unix seconds.
     """
@@ -39,7 +39,7 @@ class ToReview(Rows[DecidedMemory]):
         self._one_at_a_time = asyncio.Lock()
 
     def of(self, roots: Collection[Root] | None = None) -> tuple[DecidedMemory, ...]:
-        """Return the waiting proposals of these roots, or of all, oldest first."""
+        """Return the proposals that wait in these roots, or in all, for less than 30 days, oldest first."""
         since = self._clock() - HELD_S
         listed = (each for each in self.values() if roots is None or each.root in roots)
         fresh = (each for each in listed if _proposed_at(each) > since)
@@ -73,17 +73,17 @@ class ToReview(Rows[DecidedMemory]):
             return tuple(new)
 
     def _over_limit(self, waiting: Iterable[DecidedMemory]) -> list[str]:
-        """Return the oldest live proposals beyond the limit."""
+        """Return the ids of the oldest proposals beyond the limit; those from past sessions do not count."""
         live = sorted((each for each in waiting if not each.learned_at), key=_proposed_at)
         return [each.memory.id for each in live[: -self._room]]
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Remove proposals."""
+        """Delete proposals by memory id, durably; unknown ids are left out. Raises StoreError."""
         async with self._one_at_a_time:
             await self.store({each: None for each in ids if each in self})
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
-        """Remove references to forgotten memories of a root from its proposals."""
+        """Remove references to forgotten memories of a root from its proposals. Durable."""
         async with self._one_at_a_time:
             alone = {key: _unlinked(each, memory_ids) for key, each in self.items() if each.root.top == top}
             await self.store({key: each for key, each in alone.items() if each != self[key]})
@@ -98,7 +98,7 @@ class ToReview(Rows[DecidedMemory]):
 
 
 def _cut_proposal(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
-    """Return a proposal without forgotten text, None if its content has it; and the sentence count."""
+    """Return a proposal without forgotten text, None if its content has some; and the sentence count."""
     _, said = without_sentences(document.memory.content, unwanted)
     pasted, count = without_sentences(document.pasted, unwanted)
     if said:
@@ -117,12 +117,12 @@ def _unlinked(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
 
 
 def _proposed_at(document: DecidedMemory) -> float:
-    """Return the time of a proposal."""
+    """Return the Unix time of a proposal: when it was learned, else when its memory was created."""
     return document.learned_at or time_ns(document.memory.created_at) / 1e9
 
 
 def _in_place_of(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
-    """Return a proposal that replaces the memory which another one was to replace."""
+    """Return a proposal in place of another waiting one, with the predecessor and version of that."""
     if other is None:
         return document
     memory = msgspec.structs.replace(

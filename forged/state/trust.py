@@ -39,7 +39,7 @@ class OwnFile(msgspec.Struct, frozen=True):
 
 
 class RootRecord(msgspec.Struct, frozen=True):
-    """Record of one root at one path. `trusted_at` is "" unless it is trusted.
+    """Trust record of one root at one path; `trusted_at` is "" unless a person trusts it.
 
     `mode` is follow or locked. `branch` is the full name of the branch that was checked out at that time.
     """
@@ -58,7 +58,7 @@ class RootRecord(msgspec.Struct, frozen=True):
 
 
 class TrustFindings(msgspec.Struct, frozen=True):
-    """Findings of a look at a root: hashes to accept from now on, and hashes of files from git.
+    """Findings of a look at a root to record: hashes to accept from now on, hashes of files from git.
 
     `root` is the existing record of the root, or its first one.
     """
@@ -100,11 +100,11 @@ class TrustRecords:
 
     @property
     def doubt(self) -> str:
-        """Return why the decisions of the person are uncertain, or ""."""
+        """Return why the decisions of the person are uncertain, so that no root is trusted; or ""."""
         return self._pauses.doubt
 
     def roots(self, top: str = "") -> tuple[RootRecord, ...]:
-        """Return all recorded roots, or those at one path, now or earlier."""
+        """Return records of all roots, or of those at one path, now or earlier; none while in doubt."""
         if self._pauses.doubt:
             return ()
         return tuple([each for each in self._roots.values() if each.top == top or not top])
@@ -128,14 +128,14 @@ class TrustRecords:
         return frozenset() if self._pauses.doubt else self._from_git.get(identity, frozenset())
 
     def note(self, found: TrustFindings) -> bool:
-        """Record the findings of a look durably; return False if the path has another root by then.
+        """Record the findings of a look durably; return False if the root's record was changed since.
 
         For threads: blocks for the disk. Raises StoreError; then not all of it is recorded.
         """
         return all(self._note_part(part) for part in _parts(found))
 
     def _note_part(self, found: TrustFindings) -> bool:
-        """Write findings in the file's thread and apply them; blocks the calling thread."""
+        """Write findings in the file's thread, then apply them in memory; return False if outdated."""
         done: Future[bool] = Future()
 
         def serve() -> None:
@@ -155,18 +155,18 @@ class TrustRecords:
         return done.result()
 
     async def put_root(self, record: RootRecord, accepted: Collection[str] = ()) -> None:
-        """Record a root and accept files with these hashes, in one transaction."""
+        """Record a root's trust and accept files with these hashes, in one transaction. Raises StoreError."""
         approved = self._approvals.change({f"{record.identity} {each}": True for each in accepted})
         await self._database.commit(self._roots.change({record.key: record}), approved)
         self._hashes.setdefault(record.identity, set()).update(accepted)
         self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
-        """Record files that this daemon wrote, by id."""
+        """Record files that this daemon writes into a root, by id, durably. Raises StoreError."""
         await self.own_files.store({key_of(identity, each.id): each for each in files})
 
     async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
-        """Erase the records that this daemon wrote the files of these memories, and approvals of the bytes.
+        """Erase, for these memories of a root, records that this daemon wrote their files, and approvals.
 
         Raises StoreError.
         """
@@ -179,7 +179,7 @@ class TrustRecords:
             await self._database.commit(disowned, refused)
 
     async def approve(self, identity: str, hashes: Collection[str]) -> None:
-        """Accept files with these hashes in a root for good."""
+        """Accept files with these hashes in a root for good, durably. Raises StoreError."""
         await self._database.commit(self._approvals.change({f"{identity} {each}": True for each in hashes}))
         self._hashes.setdefault(identity, set()).update(hashes)
         self.decisions += 1
@@ -218,6 +218,7 @@ class OwnFiles(MemoryRows[OwnFile]):
         super().__init__(database, "own_files", OwnFile, durable=True, most=MOST_OWN, is_copied=True)
 
     def _apply(self, rows: Mapping[str, CachedRow[OwnFile] | None], *, renew: bool = True) -> None:
+        """Apply changes of rows; approve hashes of added files, and no longer those of removed ones."""
         for key, kept in rows.items():
             hashes = self._hashes.setdefault(key.rpartition("\n")[0], set())
             if kept is not None:
@@ -228,7 +229,7 @@ class OwnFiles(MemoryRows[OwnFile]):
 
 
 def _parts(found: TrustFindings) -> Iterator[TrustFindings]:
-    """Yield findings in parts of limited size, so that no write blocks others for long."""
+    """Yield findings in parts of at most 1,000 hashes, so that no write blocks others for long."""
     accepted, from_git = sorted(found.accepted), sorted(found.from_git)
     for start in range(0, max(len(accepted), len(from_git), 1), _AT_ONCE):
         end = start + _AT_ONCE
@@ -258,19 +259,19 @@ class Exclude(msgspec.Struct, frozen=True):
 
 
 class Excludes(Rows[Exclude]):
-    """Table of git exclusions, by repository. Callable in any thread. `is_read`: the file was opened."""
+    """Table of git exclusions by repository, readable in any thread; `is_read`: the file was opened."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "excludes", Exclude, durable=True, is_copied=True)
         self.is_read = False
 
     def restore(self, found: Iterable[Row[Exclude]]) -> None:
-        """Take over the contents of the file at open."""
+        """Take over the records of git exclusions from the file at open, and set `is_read`."""
         super().restore(found)
         self.is_read = True
 
     def of(self, common: str, identity: str) -> Exclude:
-        """Return the record of exactly this repository, or an empty one."""
+        """Return the record of exactly this repository, or one without a choice and a line."""
         fresh = Exclude(common, identity)
         return self.get(fresh.key, fresh)
 

@@ -27,7 +27,7 @@ _MOST = 5
 
 
 def unexpected_files(directory: str) -> tuple[str, ...]:
-    """Return a sentence for each unexpected entry, at most five, and then the number of others."""
+    """Return sentences on unexpected entries of the state directory: at most five, then how many more."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -40,7 +40,7 @@ def unexpected_files(directory: str) -> tuple[str, ...]:
 
 
 def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str]:
-    """Yield a sentence for each unexpected entry."""
+    """Yield a sentence for each unexpected entry of the state directory, and for the directory itself."""
     for name in ("", *names):
         path = os.path.join(directory, name) if name else directory
         try:
@@ -53,7 +53,7 @@ def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str
 
 
 def _why_unexpected(found: os.stat_result, name: str) -> str:
-    """Return why the type, owner or mode of an entry is unexpected, or ""."""
+    """Return why the type, owner or mode of an entry of the state directory is unexpected, or ""."""
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFLNK:
         return "is a link, and forged keeps its state in this directory itself"

@@ -66,7 +66,7 @@ def merge_models(own: SearchResult, second: SearchResult | None, question: Quest
 
 
 def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchResult:
-    """Merge the results of all stores; a gate limits them to the number that one store may give."""
+    """Merge the results of all stores; with a gate no more are admitted than from one store."""
     most = question.top_k
     if question.least_evidence != float("-inf"):
         most = admission_limit(turn=question.turn, most=most, by_vectors=question.vectors is not None)
@@ -79,7 +79,7 @@ def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchRes
 def _merge(
     found: Sequence[SearchResult], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int
 ) -> SearchResult:
-    """Merge found memories up to `most`, then linked ones that are not among them."""
+    """Merge lists of memories up to `most`, then add linked and rejected ones of all results."""
     best = _fuse(lists)[:most]
     keys = {each.key for each in best}
     led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
@@ -94,6 +94,7 @@ def _merge(
 
 
 def _fuse(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
+    """Return the memories of several lists as one, best first, each once."""
     return [row for row, _ in merge_ranked(lists, _KEY)]
 
 
@@ -121,7 +122,7 @@ def _with_scores(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
 
 
 def merge_reached(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
-    """Merge the memories that were reached through entities here and on a server, each once."""
+    """Merge memories reached through entities here and on a server, each once; at most 10."""
     best = dict[tuple[str, str], Ranked]()
     for each in (each for rows in lists for each in rows):
         if each.same not in best or each.score > best[each.same].score:

@@ -63,7 +63,7 @@ class RecallSearch:
     def _searches(
         self, stores: Sequence[Store], question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> Searches:
-        """Return a search for each store and over entities, by name; nearer stores precede servers."""
+        """Return a search for each store, and over entities, by name; nearer stores precede servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._search_store(each, question, limits) for each in here}
@@ -101,7 +101,7 @@ class RecallSearch:
     async def _search_second(
         self, store: Store, question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> StoreResult:
-        """Search a store by the vectors of the second model."""
+        """Search a store by the vectors of the second model (CJK), if it has any."""
         view = await store.view(question.generation, question.deadline)
         second = self._search.second(view, tops) if self._search.second is not None else None
         if second is None:
@@ -124,26 +124,26 @@ class RecallSearch:
 
 
 async def _search_server(store: RemoteStore, question: Question) -> StoreResult:
-    """Search a server by the query's vectors."""
+    """Search a server's store by the query's vectors; without them it is named as missing."""
     if question.vectors is None:
         return StoreResult(missing="was not searched: the query has no embedding")
     return StoreResult(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
 
 
 async def _follow_entities(store: RemoteStore, question: Question) -> StoreResult:
-    """Return the server's memories that the query's entities lead to."""
+    """Return the memories of a server's store that the query's entities lead to."""
     return StoreResult((SearchResult(tuple(await store.reached(question))),))
 
 
 def _with_comparison_key(rows: SearchResult, key: str | None) -> SearchResult:
-    """Return rows marked with their model, so that distances of equal models are comparable."""
+    """Mark found memories with model and script, so that only comparable distances are compared."""
     return SearchResult(
         tuple(replace(each, model=comparison_key(key, each.memory.content)) for each in rows.ranked)
     )
 
 
 def _is_comparable(part: MapPart, key: str | None, dimension: int, *, routes: bool) -> bool:
-    """Return True if every row has a vector of the model `key`; with `routes`, CJK rows need none."""
+    """Return True if a map's part has all vectors of the model `key`; with `routes` CJK needs none."""
     lacks = np.ones(len(part.memories), np.bool_)
     index = part.dense
     if index is not None and index.dimension == dimension and key in {None, index.key}:
@@ -209,7 +209,7 @@ class EntitySearch:
 
 
 def matches_filters(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
-    """Return True if a memory has all these metadata values and is important enough."""
+    """Return True if a memory's attributes have all these metadata values and enough importance."""
     if facts.importance < least_importance:
         return False
     known = facts.metadata

@@ -61,11 +61,11 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
         return (self.files, *self.others)
 
     def maps(self) -> tuple[VectorMap, ...]:
-        """Return the maps of all stores that exist now."""
+        """Return the maps of all stores of the workplace that exist now."""
         return tuple(home for each in self.stores for home in each.maps())
 
     def map_versions(self) -> tuple[tuple[str, int], ...]:
-        """Return root and generation of each map: they change whenever its memories do."""
+        """Return root and generation of each map: they change whenever the map's memories do."""
         return tuple((home.root, home.generation) for home in self.maps())
 
     def still_has(self, found: Iterable[Ranked]) -> bool:
@@ -127,7 +127,7 @@ class Resolver:
         return self._places.find(workspace)
 
     async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
-        """Return the workplace with the stores that `[scopes].retrieve` adds to it."""
+        """Return the workplace with the agent's, session's and org's stores that `[scopes].retrieve` adds."""
         if not self._user.scopes.retrieve:
             return place
         wanted = self._user.scopes.retrieved
@@ -139,7 +139,7 @@ class Resolver:
     async def stores(
         self, place: Workplace, scopes: Iterable[Scope], *, agent: str, session_id: str
     ) -> tuple[Store, ...]:
-        """Return the stores of scopes in their order, of this agent and session. Raises WorkspaceError."""
+        """Return stores of scopes in their order, of this agent and session. Raises WorkspaceError."""
         found = list[Store]()
         for scope in scopes:
             if scope is not Scope.SESSION:
@@ -180,7 +180,7 @@ class Resolver:
         return self.of_roots(place, roots)
 
     def of_roots(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
-        """Return the workplace with these roots in place of its own."""
+        """Return a workplace with other roots in place of its own, and their store."""
         tops = tuple(root.top for root in roots)
         return msgspec.structs.replace(place, roots=roots, files=self._make_file_store(roots), tops=tops)
 
@@ -204,7 +204,7 @@ class Resolver:
         return () if root is None else (root,), self._clock() + KEPT_S
 
     async def _look_up_repo(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
-        """Return the settings of a repository, their warnings, and the time of the next look."""
+        """Return a repository's memory settings, warnings about them, and the time of the next look."""
         version = await self._in_thread(partial(_read_config, top, self._versions.get(top)))
         _keep(self._versions, top, version)
         until = self._clock() + KEPT_S
@@ -222,7 +222,7 @@ class Resolver:
 
 
 class _ConfigVersion(msgspec.Struct, frozen=True):
-    """One version of a repository's configuration file: its identity and its settings."""
+    """One version of a repository's configuration file: its identity, settings and warnings."""
 
     identity: tuple[int, int, int] | None
     asked: RepoConfig
@@ -252,7 +252,7 @@ class _LookupCache(Generic[_T]):
         return answer
 
     def drop(self, key: str) -> None:
-        """Forget an answer, so that the next call looks again."""
+        """Forget the answer for a key, so that the next call looks again."""
         self._kept.pop(key, None)
 
     def _store_answer(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
@@ -263,12 +263,12 @@ class _LookupCache(Generic[_T]):
 
 
 def _identities(paths: tuple[str, ...]) -> dict[str, str]:
-    """Return the identity of the file or folder at each path, "" for none."""
+    """Return the identity of the file or folder at each absolute path, "" for none."""
     return {path: identity_of(path) if os.path.isabs(path) else "" for path in paths}
 
 
 def _disagreement(path: str, here: str, there: str) -> str:
-    """Return the reason why a path cannot be used, for users who may not know of another daemon."""
+    """Return the sentence that a path is another folder for the daemon than for the client."""
     if here and there:
         what = f"{path!r} is another folder or file for the daemon than for you"
     elif there:

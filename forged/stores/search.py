@@ -64,10 +64,10 @@ Place = tuple[int, int]
 
 
 class Searcher(Protocol):
-    """Protocol of a search in one view."""
+    """Protocol of a search for the memories of a question in one view."""
 
     async def search(self, question: Question) -> SearchResult:
-        """Return the best rows for a question. May raise anything and may be cancelled at the deadline."""
+        """Return the best memories for a question. May raise anything, may be cancelled at a deadline."""
 
 
 Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
@@ -75,7 +75,7 @@ Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
 
 
 class StoreResult(msgspec.Struct, frozen=True):
-    """Result of one store: lists of memories, and `missing`, the reason if it is incomplete."""
+    """Result of one store's search: lists of memories, and `missing`, the reason if it is incomplete."""
 
     lists: tuple[SearchResult, ...] = ()
     missing: str = ""
@@ -88,7 +88,7 @@ Searches = dict[str, Coroutine[Any, Any, StoreResult]]
 
 
 class StoreSearch:
-    """Searches the stores of a retrieval at the same time; one for the daemon."""
+    """Searches the stores of a retrieval at the same time, and merges the results; one for the daemon."""
 
     def __init__(self, *, lexical_weight: float, thread: Executor, second: Second | None = None) -> None:
         self._lexical_weight = lexical_weight
@@ -128,7 +128,7 @@ class StoreSearch:
         return replace(rows, missing=missing) if missing else rows
 
     def _searches(self, stores: Sequence[Store], question: Question, tops: tuple[str, ...]) -> Searches:
-        """Return a search for each store, by name; nearer stores precede servers."""
+        """Return a search for each store, and by the second model, by name; local stores come first."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._search_store(each, question) for each in here}
@@ -137,14 +137,14 @@ class StoreSearch:
         return searches | {each.name: _search_server(each, question) for each in there}
 
     async def _search_store(self, store: Store, question: Question) -> StoreResult:
-        """Search a store that shows its memories within 50 ms."""
+        """Search a store by words and vectors, unless it does not show its memories within 50 ms."""
         view = await store.view(question.generation, _view_deadline(question))
         if not view.size:
             return StoreResult(missing="is being read for the first time" if view.waiting else "")
         return StoreResult((await self.searcher_of(view).search(question),))
 
     async def _search_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:
-        """Search a store by the vectors of the second model."""
+        """Search a store by the vectors of the second model (CJK), if it has any."""
         view = await store.view(question.generation, _view_deadline(question))
         second = self.second(view, tops) if self.second is not None else None
         return StoreResult() if second is None else await _search_by_second(second, question)
@@ -156,12 +156,12 @@ class StoreSearch:
 
 
 def _view_deadline(question: Question) -> float:
-    """Return the time until which a store may show its memories."""
+    """Return the time until which a store must show its memories: 50 ms, or the question's deadline."""
     return min(time.monotonic() + MOMENT_S, question.deadline)
 
 
 def _first_list(brought: StoreResult | None) -> SearchResult | None:
-    """Return the first list of a result, if it has any."""
+    """Return the first list that a store's search found, None if there is none."""
     return brought.lists[0] if brought and brought.lists else None
 
 
@@ -180,7 +180,7 @@ async def gather_results(
     *,
     says_why: bool = False,
 ) -> tuple[SearchResult | None, dict[str, StoreResult]]:
-    """Await `whole`, and the searches until a deadline; late and failed ones get a result with the reason."""
+    """Await `whole`, and other searches until a deadline; late and failed ones give the reason."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
         task.add_done_callback(ignore_failure)
@@ -212,7 +212,7 @@ def _result_of(name: str, task: asyncio.Future[StoreResult], *, says_why: bool) 
 
 
 class ViewSearcher:
-    """Searches the maps of a view as if they were one store. Raises nothing."""
+    """Searches the maps of a view as one store, by words and vectors, gated if asked. Raises nothing."""
 
     def __init__(
         self, view: View, *, lexical_weight: float, thread: Executor, batch: list[BatchedSearch] | None = None
@@ -224,7 +224,7 @@ class ViewSearcher:
         self._batch = [] if batch is None else batch
 
     async def search(self, question: Question) -> SearchResult:
-        """Return the best heads, each with the best score of its chain, then linked memories."""
+        """Return the best heads of the view, gated if asked, then memories that they link to."""
         vectors = question.vectors
         if vectors is None:
             await fair_queue.turn()
@@ -237,7 +237,7 @@ class ViewSearcher:
         return self._search_view(question, cosines)
 
     def _search_view(self, question: Question, cosines: Cosines | None = None) -> SearchResult:
-        """Search the maps, and admit memories by the gate if the question has one."""
+        """Search the view's maps, and admit or reject memories by the gate if the question has one."""
         if question.least_evidence == float("-inf") or not self._view.size:
             return self._search_ungated(question, cosines)
         found, gate_score = self._search_and_score(question, cosines)
@@ -273,7 +273,7 @@ class ViewSearcher:
         return [found[key] if key in found else next(rest) for key in candidates]
 
     def _search_ungated(self, question: Question, cosines: Cosines | None) -> SearchResult:
-        """Return the best without a gate, with a confidence label for each if the question asks for it."""
+        """Return the best memories without a gate, each with a confidence label if the question asks."""
         found = self._search_maps(question, cosines)
         given = [
             replace(each, rejected=GIVEN) for each in self._already_injected(found, question, question.top_k)
@@ -286,7 +286,7 @@ class ViewSearcher:
         return SearchResult(self._to_answers(candidates, question), tuple(given))
 
     def _search_and_score(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
-        """Search the message alone; if its evidence is weak, search it again with its context."""
+        """Search the message alone or, if its evidence is weak, with its context; score it for the gate."""
         if question.continued is not None:
             vectors = None if question.vectors is None else question.vectors[:1]
             by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
@@ -312,7 +312,7 @@ class ViewSearcher:
         return self._to_answers(let_in, question, may_follow=leads_on)
 
     def _already_injected(self, found: MapSearch, question: Question, places: int) -> list[Ranked]:
-        """Return those of the first `places` memories that the session has in context."""
+        """Return those of the best `places` memories that the session has in context already."""
         if not question.in_context:
             return []
         best = found.best(places + len(question.in_context))
@@ -339,7 +339,7 @@ class ViewSearcher:
         )
 
     def _candidates(self, found: MapSearch, question: Question, count: int) -> dict[Id, Ranked]:
-        """Return the best memory of each chain, up to `count`, by root and id."""
+        """Return the best row of each wanted memory in a search, up to `count`, by root and id."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
         most = few + len(question.in_context)
@@ -359,9 +359,9 @@ _MOST_TOGETHER = 16
 
 
 class BatchedSearch:
-    """Vectors of a question that waits for its turn; the first in turn compares all on the same maps.
+    """Vectors of a search that waits for its turn; the first in turn compares all on the same maps.
 
-    The first one in turn compares all that see the same maps. One that is cancelled leaves the batch.
+    A search that is cancelled leaves the batch.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ class BatchedSearch:
         self._alike = maps, key, vectors.shape[1]
 
     def cosines(self) -> Cosines | None:
-        """Return the cosines; compute them for all waiting searches of the same maps, unless it is done."""
+        """Return the cosines; the first call computes them for all waiting searches of the same maps."""
         if self.found is None:
             group = self._waiting_alike()
             maps, key, _ = self._alike
@@ -398,7 +398,7 @@ class BatchedSearch:
 def in_batch(
     batch: list[BatchedSearch], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
 ) -> Iterator[BatchedSearch]:
-    """Add a search to a batch until the end of the block."""
+    """Add a search's vectors to the batch of waiting searches, until the end of a `with` block."""
     waiting = BatchedSearch(batch, maps, vectors, key)
     batch.append(waiting)
     try:
@@ -410,7 +410,7 @@ def in_batch(
 def _first_of_chains(
     found: Iterable[Ranked], question: Question, *, lets_in_context: bool = False
 ) -> dict[Id, Ranked]:
-    """Return the best row of each memory in any version, without unwanted ones and those in context."""
+    """Return the best row of each memory, without filtered ones and, by default, those in context."""
     first: dict[Id, Ranked] = {}
     in_context, admits = frozenset[Id]() if lets_in_context else question.in_context, question.admits
     for each in found:

@@ -25,7 +25,7 @@ _QUERIES_KEPT = 16
 
 
 class SecondModel:
-    """Second embedding model (CJK): views that use its vectors, and vectors of queries."""
+    """Second embedding model (CJK): gives views that use its vectors, and vectors of queries."""
 
     def __init__(self, queue: EmbeddingQueue) -> None:
         self.identity = queue.identity
@@ -53,13 +53,13 @@ class SecondModel:
         return await asyncio.shield(task)
 
     def _drop_failure(self, text: str, task: asyncio.Task[Vectors]) -> None:
-        """Drop a failure, so that the next caller tries again."""
+        """Forget a failed call for a query's vector, so that the next caller tries again."""
         is_failure = task.cancelled() or task.exception() is not None
         if is_failure and self._asked.get(text) is task:
             del self._asked[text]
 
     async def _embed_query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
-        """Call the model for the vector of a query."""
+        """Call the second model for the vector of a query."""
         purpose, embedder = Purpose("query", tops, waiting), self.identity.embedder
         rows = await embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
         self.identity.note_query(rows.shape[1])

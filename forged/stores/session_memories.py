@@ -23,7 +23,7 @@ _OVERHEAD_BYTES = 4096
 
 
 class SessionMemory(msgspec.Struct, frozen=True):
-    """One memory of a session, `memory.session_id`. `created` is in seconds since 1970.
+    """One memory of a session with attributes; `created` is in seconds since 1970.
 
     `tops` are the roots that the session saw: if one of them is paused, no model gets its text.
     """
@@ -117,7 +117,7 @@ class SessionMemories:
         return row
 
     def on_added(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a memory is added."""
+        """Call `listener` whenever a memory of any session is added."""
         self._listeners.append(listener)
 
     def of(self, session_id: str) -> tuple[SessionMemory, ...]:
@@ -148,13 +148,13 @@ class SessionMemories:
         return row if row is not None and row.created > self._oldest else None
 
     def use(self, memory_id: str) -> None:
-        """Count one use of a memory, and its time."""
+        """Count one use of a session's memory, and note its time."""
         if (row := self.find(memory_id)) is not None:
             counts = {"access_count": row.facts.access_count + 1, "last_accessed": memory.utc(self.clock())}
             self._sessions[row.session_id].rows[memory_id] = _with_facts(row, **counts)
 
     def remove(self, memory_id: str) -> SessionMemory | None:
-        """Remove one memory; return it if it was there."""
+        """Remove one memory from its session; return it, None if it was not there."""
         row = self.find(memory_id)
         if row is not None:
             session = self._sessions[row.session_id]
@@ -163,7 +163,7 @@ class SessionMemories:
         return row
 
     def remove_saying(self, says: Callable[[str], bool]) -> tuple[SessionMemory, ...]:
-        """Remove all memories with a text for which `says` is true, and return them."""
+        """Remove the memories of all sessions with a text for which `says` is true; return them."""
         said = [row for row in self.all() if says(row.memory.content)]
         return tuple(row for row in said if self.remove(row.id) is not None)
 
@@ -176,13 +176,13 @@ class SessionMemories:
             self._drop_if_empty(session_id, session)
 
     def sweep(self) -> None:
-        """Drop expired memories."""
+        """Drop the expired memories of all sessions."""
         for session_id, session in list(self._sessions.items()):
             self._expire(session_id, session)
 
     @property
     def sessions(self) -> int:
-        """Number of sessions with a memory."""
+        """Number of sessions with a memory that has not expired."""
         self.sweep()
         return len(self._sessions)
 
@@ -192,7 +192,7 @@ class SessionMemories:
         return self._bytes
 
     def _make_room(self, newest: _SessionRows) -> None:
-        """Drop the oldest memories above the limits of one session and of all."""
+        """Drop the oldest memories above the limits: of one session in number, of all in bytes."""
         while len(newest.rows) > self._most:
             self._drop(newest, next(iter(newest.rows)), early=True)
         while self._bytes > self._most_bytes:
@@ -204,7 +204,7 @@ class SessionMemories:
 
     @property
     def _oldest(self) -> float:
-        """Creation time up to which memories have expired."""
+        """Creation time up to which memories of sessions have expired."""
         return self.clock() - self.ttl_s
 
     def _expire(self, session_id: str, session: _SessionRows) -> None:
@@ -215,14 +215,14 @@ class SessionMemories:
         self._drop_if_empty(session_id, session)
 
     def _drop(self, session: _SessionRows, memory_id: str, *, early: bool = False) -> None:
-        """Drop one memory; `early`: before it expired."""
+        """Drop one memory of a session; `early` counts it as dropped before it expired."""
         self._bytes -= _size(session.rows.pop(memory_id))
         del self._session_of[memory_id]
         self.dropped += early
         self._bump_revision(session)
 
     def _drop_if_empty(self, session_id: str, session: _SessionRows) -> None:
-        """Drop a session without memories."""
+        """Remove a session that has no memories left."""
         if not session.rows:
             self._sessions.pop(session_id, None)
 
@@ -233,12 +233,12 @@ class SessionMemories:
 
 
 def _with_facts(row: SessionMemory, **facts: object) -> SessionMemory:
-    """Return a session memory with changed attributes."""
+    """Return a session's memory with changed attributes."""
     return msgspec.structs.replace(row, facts=msgspec.structs.replace(row.facts, **facts))
 
 
 def _size(row: SessionMemory) -> int:
-    """Return the estimated bytes of a memory."""
+    """Return the estimated bytes of one session memory: text, metadata and vector."""
     return (
         len(row.memory.content.encode("utf-8", "surrogatepass"))
         + len(str(row.facts.metadata))

@@ -28,7 +28,7 @@ def root_of_session(session_id: str) -> str:
 
 
 class SessionStore:
-    """Store of one session's memories; its views are ready at once."""
+    """Store of one session's memories, for searches; its views are ready at once."""
 
     scope: str = Scope.SESSION
     name: str = Scope.SESSION
@@ -49,24 +49,24 @@ class SessionStore:
         return self._views.view(self.owner)
 
     def attributes(self, found: Ranked) -> Facts | None:
-        """Return the attributes of a memory; None if it is not of this session."""
+        """Return the attributes of a found memory; None if it is not of this session."""
         return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
 
     def use(self, found: Iterable[Ranked]) -> None:
-        """Count one use of each of these memories that is of this session."""
+        """Count one use of each of the found memories that is of this session."""
         for each in found:
             if each.root == self._root:
                 self._memories.use(each.memory.id)
 
 
 def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
-    """Return the attributes of a session's memory."""
+    """Return the attributes of a session's memory; of one that has expired, none with importance 0."""
     row = memories.find(memory_id)
     return Facts(importance=0.0) if row is None else row.facts  # it expired during the search
 
 
 class _SessionMap(msgspec.Struct, frozen=True, eq=False):
-    """Map of one session, with the revisions of its rows and of each model's vectors."""
+    """Map of one session's memories, with the revisions of these and of each model's vectors."""
 
     revisions: tuple[int, ...]
     home: VectorMap
@@ -96,12 +96,12 @@ class SessionViews:
         )
 
     def sweep(self) -> None:
-        """Drop expired memories and their maps."""
+        """Drop the expired memories of all sessions, and the maps of sessions without memories."""
         self._memories.sweep()
         self._maps = {name: made for name, made in self._maps.items() if self._memories.revision(name)}
 
     def _current_map(self, session_id: str) -> VectorMap | None:
-        """Return the map of a session, built again if it changed; None without memories."""
+        """Return the map of a session's memories, built again if they changed; None without any."""
         revision, known = self._memories.revision(session_id), self._maps.get(session_id)
         if not revision:
             self._maps.pop(session_id, None)

@@ -51,18 +51,18 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def indexes(self) -> tuple[str, ...]:
-        """Names of the indexes that can answer in at least one map."""
+        """Names of the indexes (lexical, dense) that can answer in at least one map."""
         lexical = any(m.has_words for m in self.maps)
         dense = any(m.dense for m in self.maps)
         return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
 
     @cached_property
     def size(self) -> int:
-        """Number of memories."""
+        """Number of memories in all maps."""
         return sum(len(m.memories) for m in self.maps)
 
     def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-        """Return the memories of an id, of one scope or of all: one for each scope, from its first map."""
+        """Return the memories of an id with their maps: one for each scope, or for the given scope alone."""
         homes = (each for each in self.maps if scope in {"", each.scope})
         found = ((home, home.find(memory_id)) for home in homes)
         firsts: dict[str, tuple[VectorMap, Memory]] = {}
@@ -89,16 +89,16 @@ class Store(Protocol):
     def name(self) -> str: ...
 
     def maps(self) -> tuple[VectorMap, ...]:
-        """Return the maps that exist now; a first build begins for missing ones."""
+        """Return the store's maps that exist now; a first build begins for missing ones."""
 
     async def view(self, generation: int, deadline: float) -> View:
-        """Return the view of a generation, after waiting for it until `deadline`."""
+        """Return the store's view of a generation, after waiting for it until `deadline`."""
 
     def attributes(self, found: Ranked) -> Facts | None:
-        """Return the attributes of a memory; None for one of another store."""
+        """Return the attributes of a found memory; None for one of another store."""
 
     def use(self, found: Iterable[Ranked]) -> None:
-        """Count one use of each of these memories that is its own."""
+        """Count one use of each of the found memories that is of this store."""
 
 
 @runtime_checkable
@@ -106,7 +106,7 @@ class RemoteStore(Store, Protocol):
     """Protocol of a store on a server, which runs the search itself; its views are empty."""
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
-        """Return the best for a question, a list for each scope. May raise anything."""
+        """Return the nearest memories for a question, a list for each scope. May raise anything."""
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """Return memories reached through the entities of a question, best first. May raise anything."""
@@ -133,7 +133,7 @@ class FileStore:
         self.indexes: tuple[RootIndex, ...] = ()  # opened at the first use
 
     def maps(self) -> tuple[VectorMap, ...]:
-        """Return the maps that exist now; the first use of a root begins its build."""
+        """Return the maps of the roots that exist now; the first use begins their builds."""
         return tuple(index.map for index in self._open_indexes() if index.map is not None)
 
     def added_generation(self) -> int:
@@ -141,14 +141,14 @@ class FileStore:
         return max((index.generations.added for index in self._open_indexes()), default=0)
 
     def attributes(self, found: Ranked) -> Facts | None:
-        """Return the attributes of a memory; None if it is in no root of this store."""
+        """Return the attributes of a found memory; None if it is in no root of this store."""
         if self._state is None or all(root.top != found.root for root in self.roots):
             return None
         facts = self._state.facts(*found.key)
         return msgspec.structs.replace(facts, agent_id=self.owner) if self.owner else facts
 
     def use(self, found: Iterable[Ranked]) -> None:
-        """Count one use of each of these memories that is in a root of this store."""
+        """Count one use of each of the found memories that is in a root of this store."""
         if self._state is not None:
             tops = {root.top for root in self.roots}
             self._state.accesses.hit([each.key for each in found if each.root in tops])
@@ -198,7 +198,7 @@ def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
 
 
 def _left_out(indexes: Sequence[RootIndex]) -> str:
-    """Count in words the withheld files and those that are no memories, with the reason of one."""
+    """Say how many files are withheld or are no memories, with the reason of one; "" for none."""
     withheld = sum(len(index.builder.withheld) for index in indexes)
     snapshots = [index.builder.snapshot for index in indexes]
     unread = [problem for each in snapshots if each is not None for problem in each.unread]
@@ -226,7 +226,7 @@ def _build_problem(indexes: Sequence[RootIndex], generation: int) -> str:
 
 
 def _missing_vectors_reason(indexes: Sequence[RootIndex]) -> str:
-    """Return the error of the last build of a root with memories and no vectors; else ""."""
+    """Return why a root with memories has no vectors, the error of its last build; else ""."""
     for index in indexes:
         if index.map is not None and index.map.memories and not index.map.dense and index.progress.error:
             return index.progress.error

@@ -19,7 +19,7 @@ GIVEN = "given"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Most memories of a recall by scope, and of the user's and the agent's together."""
+    """Most memories in a recall's result by scope, and of the user's and the agent's together."""
 
     of: Mapping[str, int]
     long_term: int = 10
@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Input of one search: queries, their vectors, filters and limits.
+    """Input of one search: queries and their vectors, filters, limits, deadline, session's context.
 
     texts: the queries in words; `message` is the user's own, which may be one of them.
     vectors: the same queries as unit float32 rows (queries, dimension); with None only words count.
@@ -79,7 +79,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SearchResult(msgspec.Struct, frozen=True, eq=False):
-    """Memories that a search found, best first, linked ones last.
+    """Result of a search: memories found, best first, linked ones last; rejected ones; what is missing.
 
     `evidence` is that of the best above everyday messages, in standard deviations; infinite without a
     baseline. `rejected` were near the top and are held back by the gate. `missing` names for each store the

@@ -46,7 +46,7 @@ class ChatFile(msgspec.Struct, frozen=True):
 
 
 class ChatDetector:
-    """Linear model of small talk, by words or by a message's vector."""
+    """Linear model of small talk: by a message's vector if there is one, else by its words."""
 
     def __init__(self, file: ChatFile) -> None:
         self._bars = file.by_words.bar, file.by_row.bar
@@ -64,13 +64,13 @@ class ChatDetector:
 
 
 def is_chat(text: str, row: Sequence[float] = ()) -> bool:
-    """Return True if a message is small talk, by its vector `row` if there is one, else its words."""
+    """Return True if a short message is small talk, by its vector `row` if there is one, else its words."""
     text = text.strip()
     return 0 < len(text) <= LONGEST and _shipped_detector().score(text, row) > 0
 
 
 def signs(text: str) -> tuple[float, ...]:
-    """Return features of a text's form, from 0 to 2; the last is always 1."""
+    """Return numbers from 0 to 2 about a text's form, to recognise small talk; the last is always 1."""
     words = len(text) / 2 if CJK.search(text) else len(_WORDS.findall(text))
     return (
         _ASKS.search(text) is not None,
@@ -90,6 +90,6 @@ def signs(text: str) -> tuple[float, ...]:
 
 @functools.cache
 def _shipped_detector() -> ChatDetector:
-    """Return the detector of the shipped model, read once."""
+    """Return the small-talk detector of the shipped model file, read once."""
     with open(FILE, "rb") as file:
         return ChatDetector(msgspec.msgpack.decode(file.read(), type=ChatFile))

@@ -36,7 +36,7 @@ Words = tuple[str, ...]
 
 
 def words_of(text: str) -> Words:
-    """Return the words of a text in order, folded so that case and punctuation do not count."""
+    """Return a text's words in order without articles; case and punctuation do not count."""
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).replace("’", "'").casefold()
     plain = unicodedata.normalize("NFKC", plain)  # lower case can add combined forms
     return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
@@ -60,7 +60,7 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Yield the normalised words of a text, then of its sentences, single and adjacent."""
+    """Yield the normalised words of a text as one string, then of each run of a few sentences."""
     yield " ".join(words_of(text))
     said = [" ".join(words) for each in islice(sentences_in(text), _LOOKED_AT) if (words := words_of(each))]
     for first in range(len(said)):

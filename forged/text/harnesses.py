@@ -94,7 +94,7 @@ ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in ro
 
 
 def tags(*kinds: Kind) -> str:
-    """Return a regular expression for tag names of these kinds; other names fail at the first letter."""
+    """Return a regex for the tag names of these kinds in all harnesses; others fail at the first letter."""
     by_letter: dict[str, list[str]] = {}
     for name in dict.fromkeys(_tag_names(kinds)):
         by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))
@@ -104,7 +104,7 @@ def tags(*kinds: Kind) -> str:
 
 
 def _tag_names(kinds: tuple[Kind, ...]) -> Iterator[str]:
-    """Yield the tag names of some kinds."""
+    """Yield the tag names of these kinds that any harness inserts."""
     for row in ROWS:
         for kind in kinds:
             yield from getattr(row, kind)

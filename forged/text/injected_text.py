@@ -59,12 +59,12 @@ def one_line(text: str, limit: int) -> str:
 
 
 def label(text: str, limit: int) -> str:
-    """Return `text` in one line, with `_` for punctuation that an injection uses."""
+    """Return at most `limit` characters of `text` in one line, with `_` for an injection's punctuation."""
     return _UNPLAIN.sub("_", one_line(text, limit))
 
 
 def _visible(line: str) -> str:
-    """Return a line without invisible characters."""
+    """Return a line without invisible characters, which could hide its beginning."""
     return line if line.isascii() and line.isprintable() else _UNSEEN.sub("", line)
 
 
@@ -124,14 +124,14 @@ class InjectedText:
         self._inline = sorted(filter(None, sentences), key=len, reverse=True)
 
     def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
-        """Return `text` without own injections, and their count; `inline`: also inside paragraphs."""
+        """Return `text` without injected blocks and memories, and their count; `inline`: in paragraphs."""
         text, blocks = without_blocks(text)
         text, memories = self._without_memories(text)
         text, sentences = self._without_sentences(text) if inline and self._inline else (text, 0)
         return text, blocks + memories + sentences
 
     def _without_sentences(self, text: str) -> tuple[str, int]:
-        """Return text without long memories inside paragraphs, and their count."""
+        """Return text without long injected memories inside paragraphs near its end, and their count."""
         before, text = text[:-_INLINE_WINDOW], text[-_INLINE_WINDOW:]
         flat, count = " ".join(text.split()).lower(), 0
         for sentence in self._inline:
@@ -142,7 +142,7 @@ class InjectedText:
         return before + text, count
 
     def _without_memories(self, text: str) -> tuple[str, int]:
-        """Return text without paragraphs that are a memory, and the count of memories."""
+        """Return text without runs of paragraphs that are an injected memory, and their count."""
         if not self._by_first:
             return text, 0
         gaps = [gap.span() for gap in _GAP.finditer(text)]
@@ -161,7 +161,7 @@ class InjectedText:
         return ("".join([*kept, text[position:]]), count) if count else (text, 0)
 
     def _memory_length_at(self, flat: _Paragraphs, place: int) -> int:
-        """Return how many paragraphs from `place` on are one memory, or 0."""
+        """Return how many paragraphs from number `place` on are one injected memory, or 0."""
         known = self._by_first.get(flat[place], ())
         return max((len(each) for each in known if flat[place : place + len(each)] == each), default=0)
 
@@ -199,5 +199,5 @@ def _forms_to_find(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
 
 
 def _flat(text: str) -> str:
-    """Return a text with single blanks and without marks of quotation."""
+    """Return a text in one line with single blanks, without marks of quotation, to compare it."""
     return " ".join((_MARKS.sub("", text) if MARK in text else text).split())

@@ -36,7 +36,7 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class LinearFunction:
-    """Linear function of a text, with decoded weights."""
+    """Linear function of a text's vector, words and form, with decoded weights."""
 
     def __init__(self, weights: Weights) -> None:
         self._row = [number * weights.row_step for number in array("h", weights.row)]
@@ -71,7 +71,7 @@ def feature_weight(count: int) -> float:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield a text's features as strings: words, pairs, and parts of words."""
+    """Yield a text's features as strings: words, pairs, parts of words, and its first and last words."""
     yield from (f"w{part}" for part in _PARTS.findall(text))
     words = _WORDS.findall(text)
     yield from (f"b{first} {second}" for first, second in pairwise(words))

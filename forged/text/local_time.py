@@ -11,7 +11,7 @@ _DAY, _MINUTE = len("2026-01-31"), len("2026-01-31 12:00")
 
 
 def local_time(time: str) -> str:
-    """Return a time of the wire or a file as local time to the minute."""
+    """Format a time in RFC 3339 as local time to the minute; cut an invalid one to that length."""
     try:
         return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -19,7 +19,7 @@ def local_time(time: str) -> str:
 
 
 def local_day(time: str) -> str:
-    """Return the local day of a time of the wire or a file."""
+    """Format a time in RFC 3339 as the local day, YYYY-MM-DD; cut an invalid one to that length."""
     return local_time(time)[:_DAY]
 
 

@@ -45,7 +45,7 @@ def normalised(text: str) -> str:
 
 
 def _folded(plain: str) -> str:
-    """Return a text without case and final punctuation."""
+    """Return a text without case, final punctuation and backticks, to compare it with another."""
     plain = _CODE.sub(r"\2", plain)
     bare = plain.rstrip(_STOPS)
     # After a space the mark is content: "the separator is ;".
@@ -54,7 +54,7 @@ def _folded(plain: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in one line without markup, except backticks around each word of code."""
+    """Return a text in one line without quotes, emphasis and bullet; each word of code in backticks."""
     text = INVISIBLE.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_STRAIGHT).replace(_HOLE, "")
@@ -219,7 +219,7 @@ class TextIndex:
         return len(self._plain)
 
     def add(self, text: str) -> None:
-        """Add a text to the index."""
+        """Add a text to the index, unless an equal one is there."""
         plain = _plain(text)
         folded = _folded(plain)
         if folded in self._folded:

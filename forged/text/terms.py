@@ -52,13 +52,13 @@ _ASCII_WORD = _word_pattern("[A-Za-z0-9]")
 # Such a class takes 3 ms to compile, so each pattern has one, compiled when needed.
 @cache
 def _wide_word_pattern() -> re.Pattern[str]:
-    """Return a pattern of words in any script, for text without paired characters."""
+    """Return the pattern of words in any script, for text without characters that are indexed in pairs."""
     return _word_pattern(rf"(?:[^\W_]|[{_MARKS}])")
 
 
 @cache
 def _paired_run_pattern() -> re.Pattern[str]:
-    """Return a pattern of runs of paired characters."""
+    """Return the pattern of runs in scripts without spaces, or Korean, which are indexed in pairs."""
     return re.compile(f"[{_PAIRED}]+")
 
 
@@ -93,6 +93,7 @@ class _TermsCache(dict[str, bytes]):
         self._older: dict[str, bytes] = {}
 
     def __missing__(self, chunk: str) -> bytes:
+        """Return the terms of a chunk that is not cached, or only in the older half; cache them."""
         if (found := self._older.get(chunk)) is None:
             found = _terms_of_chunk(chunk)
         if len(chunk) <= _KEPT_LENGTH:
@@ -117,7 +118,7 @@ def _terms_of_chunk(chunk: str) -> bytes:
 
 
 def _terms_of_wide_chunk(chunk: str) -> bytes:
-    """Return the hashed terms of a chunk with other scripts."""
+    """Return the hashed terms of a chunk not in ASCII: words, and character pairs of some scripts."""
     paired = _paired_run_pattern()
     words = _wide_word_pattern().findall(paired.sub(" ", chunk))
     runs = paired.findall(chunk)  # a single character is its own term
@@ -151,7 +152,7 @@ def _terms_of_part(part: str) -> bytes:
 
 
 def _stemmed(word: str) -> bytes:
-    """Return the hashed terms of a word's stem."""
+    """Return the hashed terms of a word: of its stem, and of the stem's beginning if it has one."""
     with _stemmer_lock:
         stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
     return _packed(stem)

@@ -115,12 +115,12 @@ def _find_tags(text: str, speaker: Speaker) -> list[_MarkupTag]:
 
 
 def _before_any_code(text: str) -> int:
-    """Return the index where the first code may begin."""
+    """Return the index of the first backtick or `~~~`, where code may begin, else the text's length."""
     return min((at for sign in ("`", "~~~") if (at := text.find(sign)) >= 0), default=len(text))
 
 
 def _tag_of(mark: re.Match[str], speaker: Speaker) -> _MarkupTag | None:
-    """Return the tag of a match, or None if its name has no meaning in this speaker's text."""
+    """Make a tag of a match, or return None if its name has no meaning in this speaker's text."""
     opens = mark.lastgroup != "closer"
     name, kind = _name_and_kind(mark["opener" if opens else "closer"], speaker)
     if kind is None:
@@ -133,7 +133,7 @@ def _tag_of(mark: re.Match[str], speaker: Speaker) -> _MarkupTag | None:
 
 @lru_cache(1024)
 def _name_and_kind(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
-    """Return the name and kind of a tag."""
+    """Return a tag's normalised name and its kind, None for a name without meaning for this speaker."""
     kinds = (kind for kind, names in _NAMES.items() if names.fullmatch(written))
     kind = next((kind for kind in kinds if speaker == "assistant" or kind != "thinking"), None)
     return written.lower().removeprefix("antml:").replace("-", "_"), kind
@@ -198,7 +198,7 @@ def _is_mentioned(text: str, tag: _MarkupTag, cut_to: int = 0) -> bool:
 
 
 class _CodeAround:
-    """Code spans and blocks around tags; searches only move forward."""
+    """Finds the code spans and blocks that hold tags, which then stay; searches only move forward."""
 
     def __init__(self, text: str, tags: Sequence[_MarkupTag]) -> None:
         self._text = text
@@ -217,7 +217,7 @@ class _CodeAround:
         return 0
 
     def _end_of_code(self, opening: re.Match[str]) -> int:
-        """Return the end of code with this opening, 0 if it has none."""
+        """Return the end of the code span or block with this opening, 0 if it has none."""
         fence, ticks = opening["fence"], opening["ticks"]
         closing = self._next_match(
             _fence_end_pattern(fence) if fence else _ticks_end_pattern(ticks), opening.end()
@@ -234,7 +234,7 @@ class _CodeAround:
         return found
 
     def _is_left_open(self, place: int, end: int) -> bool:
-        """Return True if an element in the code up to `end` is closed outside of code."""
+        """Return True if an element that begins in the code up to `end` is closed outside of code."""
         while (
             end not in self._not_code and place < len(self._find_tags) and self._find_tags[place].start < end
         ):
@@ -245,5 +245,5 @@ class _CodeAround:
         return end in self._not_code
 
     def _is_quoted(self, tag: _MarkupTag) -> bool:
-        """Return True for a tag between backticks."""
+        """Return True for a tag directly between two backticks."""
         return self._text[tag.start - 1 : tag.start] == self._text[tag.end : tag.end + 1] == "`"

@@ -17,14 +17,14 @@ from forged.transcripts.texts import text_of
 
 
 class _ClaudeMessage(msgspec.Struct):
-    """Message in a line of Claude Code."""
+    """Content and model of the message in a transcript line of Claude Code."""
 
     content: object = ""
     model: object = ""
 
 
 class _ClaudeLine(msgspec.Struct, rename="camel"):
-    """Line of a transcript of Claude Code."""
+    """Line of a transcript of Claude Code: its place in the tree, kind, message and session."""
 
     type: str = ""
     subtype: object = ""
@@ -60,7 +60,7 @@ _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were 
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session in these lines of Claude Code, by the branch that ends in the newest line."""
+    """Read a Claude Code transcript into a draft, by the branch that ends in the newest line."""
     draft, tree, boundary, leaf = SessionDraft(), dict[str, _TreeLine](), -1, ""
     scripted = set[bool]()
     for at, line in enumerate(draft.decoded(lines, _decode)):

@@ -17,7 +17,7 @@ from forged.transcripts.texts import part_text, text_of
 
 
 class _CodexPayload(msgspec.Struct):
-    """Payload of a line of Codex."""
+    """Payload of a transcript line of Codex: a session's data or a message."""
 
     type: object = ""
     role: object = ""
@@ -32,7 +32,7 @@ class _CodexPayload(msgspec.Struct):
 
 
 class _CodexLine(msgspec.Struct):
-    """Line of a transcript of Codex."""
+    """Line of a transcript of Codex: its type, time and payload."""
 
     type: str = ""
     timestamp: object = ""
@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(_CodexLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session in these lines of Codex."""
+    """Read a Codex transcript into a draft of its session, with messages before a summary marked."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         said = line.payload

@@ -25,7 +25,7 @@ class TranscriptFormat(msgspec.Struct, frozen=True):
     below: str = ""
 
     def home(self, env: Mapping[str, str], home: str) -> str:
-        """Return the harness's folder in this environment."""
+        """Return a harness's transcript folder, by an environment variable or below the home directory."""
         named = next((env[name] for name in self.variables if env.get(name)), "")
         return os.path.join(named, self.below) if named else os.path.join(home, self.folder)
 

@@ -20,7 +20,7 @@ _SUMMARY = "<state_snapshot>"
 
 
 class _GeminiMessage(msgspec.Struct):
-    """Message of a transcript of Gemini CLI."""
+    """Id, type, time and content of a message in a transcript of Gemini CLI."""
 
     id: object = ""
     type: object = ""
@@ -29,7 +29,7 @@ class _GeminiMessage(msgspec.Struct):
 
 
 class _GeminiChanges(msgspec.Struct):
-    """Changes to the history in a line of Gemini CLI."""
+    """Messages that a line of Gemini CLI puts in place of its history."""
 
     messages: list[_GeminiMessage] = []
 
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(_GeminiLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session in these lines of Gemini CLI, with all changes applied."""
+    """Read a Gemini CLI transcript into a draft, with replaced and removed messages applied."""
     draft, messages = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:
@@ -72,7 +72,7 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
 
 
 def _is_summary(history: Sequence[_GeminiMessage]) -> bool:
-    """Return True if a message of a history begins with a state snapshot."""
+    """Return True if a message of a history begins with a state snapshot, which is Gemini's summary."""
     return any(text_of(each.content).lstrip().startswith(_SUMMARY) for each in history)
 
 

@@ -32,7 +32,7 @@ _MOST_BYTES = 4 << 20
 
 
 class _OpenCodeData(msgspec.Struct):
-    """Data of a message in OpenCode's database."""
+    """Role and summary flag in the data of a message in OpenCode's database."""
 
     role: object = ""
     summary: object = None
@@ -55,7 +55,7 @@ def changed_sessions(path: str, since: float) -> list[tuple[str, float]]:
 
 
 def read(path: str, session_id: str) -> SessionDraft:
-    """Return one session of OpenCode's database. Raises sqlite3.Error."""
+    """Read a session of OpenCode's database into a draft. Raises sqlite3.Error."""
     draft = SessionDraft(session_id=session_id)
     with opened(path) as connection:
         for directory, version, created, parent in connection.execute(_SESSION, (session_id,)):

@@ -26,7 +26,7 @@ _Line = TypeVar("_Line")
 
 
 class PastSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages of one session with their Unix times (0 if unknown).
+    """Prose of one session's messages with Unix times (0: unknown), and data about the session.
 
     `messages[since_summary:]` is the window after the newest summary. `skipped` counts unreadable lines.
     `is_whole` is false if the file's beginning was not read. `hides_prompt`: the newest prompt is entirely
@@ -108,7 +108,7 @@ _SHORT = 4_096
 
 
 def _short_text(value: object) -> str:
-    """Return the value if it is a text of at most 4,096 characters, else ""."""
+    """Return the value if it is a text of at most 4,096 characters without NUL, else ""."""
     return value if isinstance(value, str) and len(value) <= _SHORT and "\0" not in value else ""
 
 
@@ -127,7 +127,7 @@ _OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "
 
 
 def past_session_of(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastSession:
-    """Return the session of a draft with its prose only; no messages if no person took part."""
+    """Make a PastSession of a draft: its prose only, no messages if forged or agents began it."""
     is_ours = bool(draft.messages) and draft.messages[0].text.lstrip().startswith(_OURS)
     messages = [] if draft.is_other or is_ours else draft.messages
     spans = tuple(open_spans_before((each.role, (each.text,)) for each in messages))

@@ -18,13 +18,13 @@ _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
 
 class _QwenMessage(msgspec.Struct):
-    """Message in a line of Qwen Code."""
+    """Parts of the message in a transcript line of Qwen Code."""
 
     parts: object = None
 
 
 class _QwenLine(msgspec.Struct, rename="camel"):
-    """Line of a transcript of Qwen Code."""
+    """Line of a transcript of Qwen Code: its kind, message, time and session."""
 
     type: object = ""
     subtype: object = ""
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(_QwenLine).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Return the session in these lines of Qwen Code."""
+    """Read a Qwen Code transcript into a draft of its session, with messages before a summary marked."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         at = seconds(line.timestamp)

@@ -57,7 +57,7 @@ def read(found: FoundSession, home: str) -> PastSession:
 
 
 def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> PastSession:
-    """Return the session at the end of a file; of a database, all of it. Raises TranscriptError.
+    """Return the session in a file's last `most_bytes`; of a database, all of it. Raises TranscriptError.
 
     A path outside of `home`, the harness's folder, is refused.
     """
@@ -77,7 +77,7 @@ def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: 
 
 
 def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
-    """Yield the files below a folder that fit the patterns, without following links."""
+    """Yield files below a folder, by one name pattern for each level, without following links."""
     try:
         with os.scandir(folder) as entries:
             fitting = [each for each in entries if fnmatchcase(each.name, names[0])]

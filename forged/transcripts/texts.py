@@ -25,7 +25,7 @@ def text_of(content: object) -> str:
 
 
 def part_text(part: object) -> str:
-    """Return the text of a part, or "" if it is no prose."""
+    """Return the text of a message's part, or "" for a thought, a tool's content or other data."""
     if not isinstance(part, dict) or part.get("type") not in _TEXT_TYPES or any(map(part.get, _NOT_SAID)):
         return ""
     text = part.get("text")
@@ -33,5 +33,5 @@ def part_text(part: object) -> str:
 
 
 def speaker(speakers: Mapping[object, Speaker], word: object) -> Speaker | None:
-    """Return the speaker that a harness's word means, None for any other value."""
+    """Look up which speaker a harness's word for a role means; None for any other value."""
     return speakers.get(word) if isinstance(word, str) else None

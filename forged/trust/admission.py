@@ -71,7 +71,7 @@ Own = Callable[[str], OwnFile | None]
 
 
 class RedactedMemory(msgspec.Struct, frozen=True, gc=False):
-    """A memory without secrets, or the problem why it cannot be shown. `insisted`: with its secret."""
+    """A memory as it is shown, without secrets unless `insisted`; or the problem why it cannot be."""
 
     memory: Memory | None
     insisted: bool = False
@@ -80,7 +80,7 @@ class RedactedMemory(msgspec.Struct, frozen=True, gc=False):
 
 
 class RedactedView(msgspec.Struct, frozen=True):
-    """Memories as in their files, each with its redacted form; `is_sure`: the records were readable.
+    """Memories of a root as in their files, and as shown; `is_sure`: the records were readable.
 
     `with_secrets` are those whose file has a secret or a private span, in both forms.
     """
@@ -95,7 +95,7 @@ class RedactedView(msgspec.Struct, frozen=True):
 def redacted_view(
     sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: RedactedView, *, is_sure: bool
 ) -> RedactedView:
-    """Return the redacted form of `sources`. `before` is the last result, or empty.
+    """Return the redacted form of `sources`; unchanged ones are taken from `before`, the last result.
 
     Without `is_sure` the records are unknown.
     """
@@ -146,7 +146,7 @@ def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
 
 
 def _entity_texts(source: Memory) -> Iterator[str]:
-    """Yield all texts of entities and relations."""
+    """Yield all texts of a memory's entities and relations, which may contain secrets."""
     for entity in source.entities:
         yield from (entity.name, entity.type, entity.description)
     for each in source.relations:
@@ -168,7 +168,7 @@ def _with_entities(source: Memory, shown: Callable[[str], str]) -> Memory:
 
 
 def _without_secrets(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
-    """Return a memory without private spans and the secrets that were found in it."""
+    """Return a memory without private spans and secrets, and with the kinds of secrets it lost."""
 
     def clean(text: str) -> str:
         return redact(text).text
@@ -204,7 +204,7 @@ Hashes = set[str] | frozenset[str]
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """Memories of a snapshot that may be used, redacted, sorted by id; withheld files, sorted by path.
+    """Result of an admission: the memories that may be used, redacted, by id; withheld files by path.
 
     `may_change`: part of the result may differ in a moment, look again. `redacted`: ids of memories shown
     without a secret of their file. `insisted`: ids of those shown with one, as a person wanted. `problems`:
@@ -229,7 +229,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """Records of a root now, and the identities under which its files may be recorded.
+    """Trust record of a root, or None, and the identities under which its files may be recorded.
 
     `replaced`: another root was trusted at this path.
     """
@@ -273,7 +273,7 @@ class Admission:
         return self._partition(root, snapshot, trust)
 
     def state_of(self, top: str) -> TrustState:
-        """Return the trust records of the root that is at `top` now, and its identities."""
+        """Return the trust record and the identities of the root that is at `top` now."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
         recorded = {each.identity: each for each in self._records.roots(top)}
@@ -284,7 +284,7 @@ class Admission:
         return TrustState(kept_under, ways, record, replaced)
 
     def stamp(self, root: Root) -> Stamp:
-        """Return the state, apart from files, by which `admit` decides. Callable in any thread."""
+        """Return what `admit` decides by, apart from files. Callable in any thread."""
         trust = self.state_of(root.top)
         record = trust.record
         is_asked = record is not None and (record.mode == "follow" or record.born_empty)
@@ -295,7 +295,7 @@ class Admission:
         return self._repositories.setdefault(top, Repository(top))
 
     async def save(self) -> None:
-        """Record the roots that `admit` saw for the first time; a failure is repeated later."""
+        """Record roots that `admit` saw for the first time, durably; failures are repeated next time."""
         try:
             for record in tuple(self._found_roots.values()):
                 if all(each.identity != record.identity for each in self._records.roots(record.top)):
@@ -309,7 +309,7 @@ class Admission:
         return [self._records.hashes(each) for each in trust.identities]
 
     def _note_first_look(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
-        """Note if foreign files were there at the first look, or when git came into the folder."""
+        """Record a root at its first look, or as git came: `born_empty` if no foreign file was there."""
         if self._records.doubt or not trust.identity:
             return trust
         of_folder = trust.record
@@ -329,7 +329,7 @@ class Admission:
         return msgspec.structs.replace(trust, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, trust: TrustState, new: set[str]) -> bool:
-        """Decide on files with these hashes; return True if all are accepted, each with its own id."""
+        """Return True if all files with these new hashes are accepted, and no two files have one id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
         rows = _positions_of(snapshot.hashes, new)
@@ -338,7 +338,7 @@ class Admission:
         return decision.accepted.issuperset(file.sha256 for file in files)
 
     def _partition(self, root: Root, snapshot: Snapshot, trust: TrustState) -> Admitted:
-        """Return the memories that may be used and the withheld files, for a snapshot with both."""
+        """Decide on the files of a snapshot; return memories that may be used, and withheld files."""
         counting: list[File] = []
         strange: list[File] = []
         known = set().union(*self._recorded_hashes(trust))
@@ -362,7 +362,7 @@ class Admission:
     def _admitted(
         self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        """Return these memories, which may be used, in redacted form."""
+        """Return memories that may be used in redacted form, and problems of those that cannot be shown."""
         records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:
@@ -384,7 +384,7 @@ class Admission:
         )
 
     def _is_edited(self, root: Root, file: File, trust: TrustState) -> bool:
-        """Return True if a file has the id and path of one that this daemon wrote."""
+        """Return True if a file has the id and the path of one that this daemon wrote: an edit by hand."""
         if not any(file.memory.id in self._records.own(each) for each in trust.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
@@ -392,7 +392,7 @@ class Admission:
     def _decide(
         self, root: Root, files: Sequence[File], snapshot: Snapshot, trust: TrustState
     ) -> AdmissionDecision:
-        """Decide on files without a record; the decision is recorded on return."""
+        """Decide which files without a record may be used, by the root's trust; the result is recorded."""
         record = trust.record
         if record is None or not (record.trusted_at or record.born_empty):
             why = _refusal_reason(trust, self._records.doubt)
@@ -419,7 +419,7 @@ class Admission:
     def _record_decision(
         self, record: RootRecord, decision: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
-        """Record a decision and return it; if that fails, only a trusted root's files are accepted."""
+        """Record a decision and return it; after a failure only files of a trusted root are accepted."""
         if not decision.accepted and not decision.from_git:
             return decision
         try:
@@ -445,14 +445,14 @@ def _unrecorded_files(files: Sequence[File], snapshot: Snapshot) -> list[Unrecor
 
 
 def _unrecorded_hashes(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:
-    """Return the hashes in no record; without a Python loop, because there may be many."""
+    """Return those hashes that are in no record; without a Python loop, because there may be many."""
     for known in on_record:
         hashes = filterfalse(known.__contains__, hashes)
     return set(hashes)
 
 
 def _positions_of(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
-    """Yield the positions of the wanted hashes; equal files have several."""
+    """Yield the positions of the wanted hashes in a sequence; equal files have several."""
     if len(wanted) > _FEW:
         yield from (row for row, each in enumerate(hashes) if each in wanted)
         return
@@ -464,7 +464,7 @@ def _positions_of(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
 
 
 def _refusal_reason(trust: TrustState, doubt: str) -> str:
-    """Return why files without a record are not used in this root."""
+    """Return why files without a record do not count in a root that is neither trusted nor own."""
     if doubt:
         return UNSURE
     return REPLACED if trust.replaced else FOREIGN

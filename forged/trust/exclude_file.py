@@ -30,7 +30,7 @@ class ExcludeError(ForgedError):
 
 
 def add_line(top: str, common: str, home: str) -> str:
-    """Make git ignore forged's files in the repository of a work tree; `home` is the user's directory.
+    """Add forged's line to `info/exclude`, unless git tracks or ignores its files; return the result.
 
     Returns the result: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
     """
@@ -69,14 +69,14 @@ def remove_line(common: str) -> None:
 
 
 def _holds_line(info: int, owner: int) -> bool:
-    """Return True if `info/exclude` has forged's line."""
+    """Return True if `info/exclude` has forged's line already; False if the file is missing."""
     with contextlib.suppress(FileNotFoundError), _open_exclude(info, owner) as (_, content):
         return LINE in content.splitlines()
     return False
 
 
 def _tracked_or_ignored(top: str, owner: int, home: str) -> str:
-    """Return `tracked` or `ignored` if git has such files already, or ""."""
+    """Return `tracked` or `ignored` if git already treats forged's memory files so, else ""."""
     if owner == os.geteuid():
         git = Git(top)
         with contextlib.suppress(GitFailed):
@@ -87,7 +87,7 @@ def _tracked_or_ignored(top: str, owner: int, home: str) -> str:
 
 
 def _index_has_memories(top: str) -> bool:
-    """Return True if git's index names a file of forged; read without git. Raises ExcludeError."""
+    """Return True if git's index names a memory of forged, read without git. Raises ExcludeError."""
     git_dir = os.path.join(top, ".git")
     if os.path.isfile(git_dir):
         with open(git_dir, "rb") as link:
@@ -110,7 +110,7 @@ def _index_has_memories(top: str) -> bool:
 
 
 def _index_paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
-    """Return the paths in the bytes of an index, version 2 or 3. Raises ValueError if incomplete."""
+    """Return all paths in the bytes of git's index, version 2 or 3. Raises ValueError if incomplete."""
     found, at = [], 12
     for _ in range(int.from_bytes(data[8:12], "big")):
         flags = int.from_bytes(data[at + 40 + hash_bytes : at + 42 + hash_bytes], "big")
@@ -129,7 +129,7 @@ def _index_paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
 
 @contextlib.contextmanager
 def _explain_errors() -> Iterator[None]:
-    """Turn an OSError of the block into an ExcludeError."""
+    """Turn an OSError of the block into an ExcludeError that names the file."""
     try:
         yield
     except OSError as error:
@@ -137,12 +137,13 @@ def _explain_errors() -> Iterator[None]:
 
 
 def _file_of_error(error: OSError) -> str:
+    """Return the file that an OSError names, or `info/exclude`."""
     return str(error.filename) if error.filename else "info/exclude"
 
 
 @contextlib.contextmanager
 def _open_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
-    """Open `info` of a common git directory, with `make` create it; yield it and the owner."""
+    """Open git's folder `info`, created with `make`, for the block; yield its descriptor and owner."""
     with contextlib.ExitStack() as stack:
         at = _close_later(stack, os.open("/", _STEP))
         for part in common.strip("/").split("/"):
@@ -162,7 +163,7 @@ def _open_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
-    """Return a descriptor that the stack closes at its end."""
+    """Return a descriptor, which the stack closes at its end."""
     stack.callback(os.close, descriptor)
     return descriptor
 
@@ -180,7 +181,7 @@ def _make_info_folder(common: int, owner: int) -> int:
 def _open_exclude(
     info: int, owner: int, flags: int = 0, *, make: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Open and lock `info/exclude`, with `make` create it; yield its descriptor and content."""
+    """Open and lock `info/exclude`, created with `make`, for the block; yield descriptor and content."""
     try:
         _check_exclude(
             os.stat("exclude", dir_fd=info, follow_symlinks=False), owner
@@ -201,7 +202,7 @@ def _open_exclude(
 
 
 def _check_exclude(status: os.stat_result, owner: int) -> None:
-    """Raise ExcludeError unless a file is regular, has one name and the repository's owner."""
+    """Raise ExcludeError unless `info/exclude` is a small regular file, the owner's, with one name."""
     if stat.S_ISLNK(status.st_mode):
         raise ExcludeError("info/exclude is a symbolic link")
     if not stat.S_ISREG(status.st_mode):

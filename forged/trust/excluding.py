@@ -32,7 +32,7 @@ _AGAIN_S = 60.0  # after this delay a refused write is tried again
 
 
 class CaptureExcluder:
-    """Keeps captures out of commits in all repositories. `problems` are sentences for status, by top.
+    """Makes git ignore captured memories in repositories; `problems` are sentences for status, by top.
 
     `unreported` are added lines that no reply has reported, by top.
     """
@@ -83,7 +83,7 @@ class CaptureExcluder:
                 raise ExcludeError(problem)
 
     def remove_lines(self, *, everywhere: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Remove forged's line where it is no longer wanted, or from all repositories.
+        """Remove forged's line where commits are chosen, or `everywhere`; return where, and failures.
 
         Returns the common directories without the line, and sentences about those that still have it.
         """
@@ -100,13 +100,13 @@ class CaptureExcluder:
         return tuple(done), tuple(left)
 
     def problem_at(self, root: Root) -> str:
-        """Return why the choice could not be applied in a root, or ""."""
+        """Return why the choice to exclude or commit could not be applied in a root, or ""."""
         record = self._record(root.top) if root.has_files and self.problems else None
         of_repository = self.problems.get(record.common, "") if record is not None else ""
         return self.problems.get(root.top, "") or of_repository
 
     def state_of(self, root: Root) -> str:
-        """Return a sentence for status about the git exclusion in a root, or ""."""
+        """Return a sentence for status: if git ignores captured memories in a root, and why; or ""."""
         record = self._record(root.top) if root.has_files else None
         if record is None:
             return ""
@@ -117,7 +117,7 @@ class CaptureExcluder:
         return self._left_as_is.get(root.top, "")
 
     def notice(self, top: str) -> str:
-        """Return the sentence about an added line that was not reported yet, and count it as reported."""
+        """Return the sentence about a line that was added in a top; count it as reported. "" without one."""
         record = self.unreported.pop(top, None)
         if record is None:
             return ""
@@ -128,14 +128,14 @@ class CaptureExcluder:
         )
 
     async def all_notices(self, *tops: str) -> tuple[str, ...]:
-        """Return the notices about some tops, and record them as given."""
+        """Return the notices about lines added in some tops, and record them as given."""
         notices = tuple(filter(None, map(self.notice, tops)))
         if notices:
             await self.save()
         return notices
 
     async def save(self) -> None:
-        """Store the records that changed. A failure is repeated later."""
+        """Store changed records of git exclusions; after a failure the next call tries again."""
         for key, record in list(self._fresh.items()):
             try:
                 await self._records.put(record)
@@ -146,21 +146,21 @@ class CaptureExcluder:
                 del self._fresh[key]
 
     def _lock_of(self, top: str, common: str = "") -> threading.Lock:
-        """Return the lock of a repository, so that one that blocks does not delay others."""
+        """Return the lock of a top's repository, so that a slow one does not delay others."""
         return self._locks.setdefault(common or layout(top).common or top, threading.Lock())
 
     def _choice_of(self, top: str) -> str:
-        """Return the choice for a repository: its own or the default."""
+        """Return exclude or commit for a repository: a person's choice, else the default."""
         record = self._record(top)
         return (record.choice if record is not None else "") or self._default
 
     def _record(self, top: str) -> Exclude | None:
-        """Return the record of a work tree's repository; None if git's side does not name it back."""
+        """Return the exclusion record of a work tree's repository; None if git does not name it back."""
         common = layout(top).common
         return self._newest_record(Exclude(common, identity_of(common))) if common else None
 
     def _require_record(self, top: str) -> Exclude:
-        """Return the record of a work tree's repository. Raises ExcludeError without one."""
+        """Return the exclusion record of a work tree's repository. Raises ExcludeError without one."""
         record = self._record(top)
         if record is None:
             raise ExcludeError("the git directory does not name this folder as its work tree")
@@ -174,14 +174,14 @@ class CaptureExcluder:
         return tuple((dict(self._records) | self._fresh).values())
 
     def _change_record(self, record: Exclude, **changes: str | bool) -> Exclude:
-        """Change the newest record in memory, for `save`; return it."""
+        """Change a record of git exclusion in memory, to be stored by `save`; return it."""
         fresh = msgspec.structs.replace(record, **changes)
         if fresh != record:
             self._fresh[fresh.key] = fresh
         return fresh
 
     def _try_add_line(self, top: str) -> None:
-        """Add the line if it is missing; record the result, or the problem."""
+        """Add forged's line to `info/exclude` unless not needed; record the result, or the problem."""
         try:
             record = self._require_record(top)
             if not is_git_directory(record.common):
@@ -202,7 +202,7 @@ class CaptureExcluder:
                 self.unreported[top] = record
 
     def _try_remove_line(self, record: Exclude) -> bool:
-        """Remove the line and return True; after a failure note the problem and return False."""
+        """Remove forged's line and return True; after a failure note the problem, return False."""
         try:
             if identity_of(record.common) == record.identity:
                 remove_line(record.common)

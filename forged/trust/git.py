@@ -59,7 +59,7 @@ class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """Index entry of a path: the blob, and the file as git last wrote or checked it."""
+    """Entry of git's index for a path: its blob, and size, mtime and inode of the file as git saw it."""
 
     blob: str
     is_merged: bool  # no unresolved merge
@@ -70,7 +70,7 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
 
 class Git:
-    """Reader of the git repository whose work tree is at `top`."""
+    """Runs git commands that only read, in the repository whose work tree is at `top`."""
 
     def __init__(self, top: str) -> None:
         self._top = top
@@ -89,7 +89,7 @@ class Git:
         return name if name.startswith("refs/heads/") else ""
 
     def entries(self) -> dict[str, IndexEntry]:
-        """Return the index entries of the memory folders, by path below the top."""
+        """Return git's index entries of the memory folders, with sides of merges, by path below the top."""
         output = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
         found: dict[str, IndexEntry] = {}
         for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(output):
@@ -102,11 +102,11 @@ class Git:
         return found
 
     def tracks(self, pathspec: str) -> bool:
-        """Return True if the index has a path that matches."""
+        """Return True if git's index has a path that matches this pathspec."""
         return bool(self._run("ls-files", "-z", "--", pathspec))
 
     def ignores(self, path: str, ignore_file: str = "") -> bool:
-        """Return True if git ignores an untracked path; `ignore_file` is the user's own."""
+        """Return True if git ignores an untracked path; `ignore_file` is the user's own list of patterns."""
         own = ("-c", f"core.excludesFile={ignore_file or os.devnull}")
         asked = ("check-ignore", "--stdin", "-z", "--verbose", "--non-matching")
         output = self._run(*own, *asked, given=f"{path}\0".encode(), may_find_nothing=True)
@@ -130,13 +130,13 @@ class Git:
         return hashlib.new(self._hash_algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
     def existing_objects(self, blobs: Iterable[str]) -> frozenset[str]:
-        """Return those of these objects that the repository has."""
+        """Return those of these object names that the repository has."""
         output = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
         lines = (line.split() for line in output.decode().splitlines())
         return frozenset(words[0] for words in lines if words[-1] != "missing")
 
     def contents(self, blobs: Sequence[str]) -> tuple[bytes, ...]:
-        """Return the bytes of these blobs. Raises GitFailed if one is missing."""
+        """Return the bytes of these blobs, in order. Raises GitFailed if one is missing."""
         output = self._run("cat-file", "--batch", given="\n".join([*blobs, ""]).encode())
         found, at = [], 0
         for _ in blobs:
@@ -164,12 +164,12 @@ class Git:
         return frozenset(found)
 
     def with_marker_size(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of these paths for which the repository sets the length of conflict markers."""
+        """Return those of these paths whose attributes set another length of conflict markers."""
         found = self._attributes(paths, (_MARKERS,)) if paths else ()
         return frozenset(path for path, of_it in found if of_it[_MARKERS] not in _PLAIN)
 
     def _attributes(self, paths: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield each path with its attributes, once from the work tree and once from the index."""
+        """Yield each path with these git attributes, once from the work tree and once from the index."""
         given = "\0".join([*paths, ""]).encode("utf-8", "surrogateescape")
         for place in ((), ("--cached",)):
             words = self._run("check-attr", *place, "--stdin", "-z", *names, given=given).split(b"\0")
@@ -179,7 +179,7 @@ class Git:
                 yield os.fsdecode(words[start]), of_it
 
     def tips(self, trusted: str) -> tuple[str, ...]:
-        """Return the tips of the trusted branch, its upstream, and the default branch, here and remote.
+        """Return the tip commits of the trusted branch, its upstream, the default branch here and remote.
 
         The remote is that of the upstream, else `origin`; default branches of other remotes are ignored.
         """
@@ -200,18 +200,18 @@ class Git:
         return {name: tuple(rest) for name, *rest in (line.split("\0") for line in output.splitlines())}
 
     def blobs_at(self, tips: Iterable[str]) -> frozenset[str]:
-        """Return the blobs of the memory folders in these commits."""
+        """Return the blobs of the memory folders in the trees of these commits."""
         trees = (self._run("ls-tree", "-r", "-z", tip, "--", *FOLDERS) for tip in tips)
         return frozenset(line.split()[2].decode() for output in trees for line in output.split(b"\0") if line)
 
     def blobs_behind(self, tips: Sequence[str]) -> frozenset[str]:
-        """Return the objects of the memory folders in the whole history of these commits."""
+        """Return the objects that memory folders had in the whole history of these commits."""
         options = ("--objects", "--full-history", "--missing=allow-any")
         output = self._run("rev-list", *options, *tips, "--", *FOLDERS)
         return frozenset(line.split(b" ", 1)[0].decode() for line in output.splitlines())
 
     def file_names(self) -> frozenset[str]:
-        """Return file names in the memory folders, in the index or any commit that git still keeps.
+        """Return names of memory files that git has in its index or in any commit it still keeps.
 
         Commits of every branch, stash and reflog are included.
         """
@@ -222,7 +222,7 @@ class Git:
         return frozenset(os.path.basename(os.fsdecode(each)) for each in paths if each.endswith(b".md"))
 
     def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
-        """Run a git command that only reads; return its output. Raises GitFailed."""
+        """Run a git command that only reads, within limits of time and size; return its output."""
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
             raise GitFailed("git is not installed")
@@ -254,7 +254,7 @@ class Git:
 
 
 def ignore_file(home: str) -> str:
-    """Return the ignore file of the user's own git configuration, or git's default."""
+    """Return the path of the ignore file that the user's own git configuration names, or git's default."""
     settings = _ENVIRONMENT | {"HOME": home}
     del settings["GIT_CONFIG_GLOBAL"]
     program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
@@ -270,7 +270,7 @@ def ignore_file(home: str) -> str:
 
 
 def _read_output(process: subprocess.Popen[bytes]) -> bytes:
-    """Return the whole output of git. Raises GitFailed if it takes too long or is too large."""
+    """Return the whole output of a git process. Raises GitFailed if it takes too long or is too large."""
     assert process.stdout is not None
     deadline = time.monotonic() + _LIMIT_S
     waiting = select.poll()

@@ -16,7 +16,7 @@ _MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
 
 
 def check_readable(common: str, blobs: Iterable[str]) -> None:
-    """Raise GitFailed if an object may exist and cannot be read.
+    """Raise GitFailed if one of these blobs may be in a place that cannot be read, as an alternate.
 
     `common` is the directory that holds `objects`. An alternate may be on a disk that is not mounted.
     """
@@ -37,7 +37,7 @@ def check_readable(common: str, blobs: Iterable[str]) -> None:
 
 
 def recorded_resolutions(common: str) -> tuple[bytes, ...]:
-    """Return texts of resolved conflicts that git reuses by itself (`rerere`).
+    """Return the texts of resolved conflicts that git keeps to reuse by itself (`rerere`).
 
     `common` is the directory that holds `rr-cache`. Raises GitFailed if one cannot be read.
     """
@@ -62,7 +62,7 @@ def recorded_resolutions(common: str) -> tuple[bytes, ...]:
 
 
 def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
-    """Raise GitFailed for a directory of objects that is missing or cannot be read."""
+    """Raise GitFailed if a directory of git's objects cannot be read, or is missing unless it may be."""
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
 
 
 def _check_packs(folder: str) -> None:
-    """Raise GitFailed for a pack that cannot be read, or too many."""
+    """Raise GitFailed if a pack of objects cannot be read, or there are too many packs."""
     try:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
@@ -91,7 +91,7 @@ def _check_packs(folder: str) -> None:
 
 
 def _alternates(objects: str) -> list[str]:
-    """Return the alternate object directories that one names. Raises GitFailed."""
+    """Return the other object directories that an object directory refers to. Raises GitFailed."""
     path = os.path.join(objects, "info", "alternates")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

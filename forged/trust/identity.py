@@ -32,7 +32,7 @@ _LEVELS = {Scope.USER: 0, Scope.SESSION: 0, Scope.AGENT: 3, Scope.ORG: 2}
 
 
 class RootIdentity(msgspec.Struct, frozen=True):
-    """Identity of `.git`, or "" without one; and of the folder, used until git comes into it."""
+    """Identity of a root: of its `.git`, or "", and of its folder, used until git comes into it."""
 
     git: str
     folder: str
@@ -49,7 +49,7 @@ def identify(top: str) -> RootIdentity:
 
 
 def stored_identity(root: Root) -> str:
-    """Return the identity that is stored with pending writes: its `git` and its `folder`.
+    """Return the identity of a root to store with pending writes: of `.git` and folder, or of HOME.
 
     For the user's own roots it is the folder HOME, because they may be created later.
     """
@@ -99,14 +99,14 @@ def has_git(top: str) -> bool:
 
 
 def _may_be_git(path: str) -> bool:
-    """Return True unless a path is an empty directory, which git skips."""
+    """Return True if a path `.git` exists and is no empty directory, which git would skip."""
     if not os.path.isdir(path):
         return os.path.lexists(path)
     return any(os.path.lexists(os.path.join(path, name)) for name in _PARTS)
 
 
 def identity_of(path: str) -> str:
-    """Return the identity of one directory or file, "" if it cannot be read."""
+    """Return the identity of a directory or file (device, inode, birth time), "" if it cannot be read."""
     try:
         status = os.stat(path)
     except OSError:

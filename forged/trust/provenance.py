@@ -45,7 +45,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnrecordedFile(msgspec.Struct, frozen=True):
-    """A file without a record: its path, its hash, and inode, size and mtime as read."""
+    """A memory file without a record, to be judged: path, hash, and inode, size and mtime as read."""
 
     path: str
     sha256: str
@@ -59,7 +59,7 @@ _Reasons = dict[UnrecordedFile, str]  # "" for a file that counts
 
 
 class _GitFindings(msgspec.Struct, frozen=True):
-    """Possible blobs of files by bytes and index, and the files refused already, with reasons.
+    """Blobs that files may be, by their bytes or git's index, and files refused already, with reasons.
 
     `as_written` and `by_content`: the blobs that a file may be. `sides`: the blobs that git merges there.
     """
@@ -74,7 +74,7 @@ _Ask = Callable[[Sequence[UnrecordedFile]], _Reasons]
 
 
 class AdmissionDecision(msgspec.Struct, frozen=True):
-    """Decision on files: hashes accepted from now on, and the reasons of refused files by path.
+    """Decision on files without a record: accepted hashes, and reasons of refused files by path.
 
     `may_change`: part of it may differ in a moment. `from_git`: hashes of files that git had.
     """
@@ -86,11 +86,11 @@ class AdmissionDecision(msgspec.Struct, frozen=True):
 
 
 class _GitBusy(GitFailed):
-    """Git is at work in the repository."""
+    """Git is at work in the repository and may be changing files; asked again later."""
 
 
 class Repository:
-    """Judge of who brought files into one root; answers are cached until its refs or index change."""
+    """Judges who brought files into one root, the person or git; cached until refs or index change."""
 
     def __init__(self, top: str) -> None:
         self._top = top
@@ -114,7 +114,7 @@ class Repository:
     def judge(
         self, trusted: str, candidates: Sequence[UnrecordedFile], from_git: Hashes = frozenset()
     ) -> AdmissionDecision:
-        """Decide on files of a trusted root; `trusted` is the full name of the trusted branch.
+        """Decide on files of a trusted root: merges into the branch `trusted` and edits by hand count.
 
         `from_git` are recorded hashes of files from git. They are no edits by hand, even if git has pruned
         them.
@@ -136,7 +136,7 @@ class Repository:
         return AdmissionDecision(_hashes_judged(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
-        """Decide on files of a root that was never asked about: content unknown to git is the person's.
+        """Decide on files of a root never asked about: content unknown to git is the person's.
 
         No branch is trusted. Git is asked only if `.git` and its config belong to the user of this process.
         """
@@ -158,7 +158,7 @@ class Repository:
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
-        """Return refusals of files in linked folders by path, and the other files."""
+        """Return refusals by path of files in folders that are links or repositories, and other files."""
         foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._relative_folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
@@ -172,7 +172,7 @@ class Repository:
     def _verdicts_of(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[_Reasons, bool]:
-        """Return the reason or "" for each file, cached while git is still, and True if any is new."""
+        """Return the reason or "" for each file, from the cache or by `ask`; True if any is new."""
         _check_idle(git_dir)
         seen = (
             trusted,
@@ -191,7 +191,7 @@ class Repository:
     def _judge_trusted(
         self, trusted: str, git_dir: str, from_git: Hashes, candidates: Sequence[UnrecordedFile]
     ) -> _Reasons:
-        """Return the reason or "" for each file of a trusted root."""
+        """Return "" for merged files and edits by hand in a trusted root, the reason for others."""
         found = self._find_blobs(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
         merged = self._merged_blobs(trusted, {blob for names in blobs.values() for blob in names})
@@ -205,13 +205,13 @@ class Repository:
         return verdicts | self._edit_verdicts(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
     def _judge_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> _Reasons:
-        """Return the reason or "" for each file of a root that was never asked about."""
+        """Return "" for edits by hand in a root never asked about, the reason for other files."""
         found = self._find_blobs(candidates, git_dir)
         blobs = found.as_written | found.by_content
         return found.verdicts | self._edit_verdicts(blobs, found.sides, git_dir, FROM_GIT)
 
     def _find_blobs(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
-        """Find the possible blobs of files: by bytes, and by the index if git wrote or compared them."""
+        """Find the blobs that files may be: by bytes, and by the index; refuse files being changed."""
         found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative_path(each)))]
@@ -234,7 +234,7 @@ class Repository:
         return found
 
     def _merged_blobs(self, trusted: str, wanted: set[str]) -> frozenset[str]:
-        """Return blobs of the trusted branches; all history is searched only for blobs that no tip has."""
+        """Return blobs reachable from the trusted branches; history is searched only for those no tip has."""
         tips = self._git.tips(trusted)
         if tips != self._tips:
             self._tips, self._at_tips, self._behind_tips = (), self._git.blobs_at(tips), None
@@ -246,7 +246,7 @@ class Repository:
         return self._at_tips | self._behind_tips
 
     def _edit_verdicts(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> _Reasons:
-        """Return "" for files that a person wrote here, and the reason `theirs` for those of git."""
+        """Return "" for files that a person edited here, a reason for files that git has or merges."""
         if not blobs:
             return {}
         wanted = {blob for names in blobs.values() for blob in names}
@@ -264,7 +264,7 @@ class Repository:
     def _merges_in(
         self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
     ) -> _Reasons:
-        """Return the reason for each file that has only lines which git merges."""
+        """Return the reason for each file that is only a merge by git, without a line of the person."""
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
@@ -286,25 +286,25 @@ def _hashes_judged(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> froz
 def _refuse_all(
     error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
 ) -> AdmissionDecision:
-    """Return a decision that refuses all new files while git gives no answer."""
+    """Return a decision that refuses all files without a verdict, as git gives no answer."""
     return AdmissionDecision(
         refused=refused | {each.path: str(error) for each in rest}, may_change=isinstance(error, _GitBusy)
     )
 
 
 def _check_idle(git_dir: str) -> None:
-    """Raise if git holds the lock of the index."""
+    """Raise if git holds the lock of the index, because files may be changing."""
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
         raise _GitBusy(BUSY)
 
 
 def _lines(texts: Iterable[bytes]) -> set[bytes]:
-    """Return the lines without differences that editors and line ends make."""
+    """Return all lines of some texts, without blanks at their ends, which editors may change."""
     return {line.strip() for text in texts for line in text.split(b"\n")}
 
 
 def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
-    """Return True if a text has only these lines; the last may be incomplete while git writes."""
+    """Return True if a text has only these lines, so git may have merged it; its end may be missing yet."""
     *whole, last = (line.strip() for line in data.split(b"\n"))
     return lines.issuperset(filter(None, whole)) and (
         not last or any(line.startswith(last) for line in lines)
@@ -358,7 +358,7 @@ def _belongs_to_us(top: str, git_dir: str) -> bool:
 
 
 def _common_dir(git_dir: str) -> str:
-    """Return the directory with the objects, refs and config, which linked worktrees share."""
+    """Return the common git directory, with objects, refs and config, which linked worktrees share."""
     path = os.path.join(git_dir, "commondir")
     if not os.path.isfile(path):
         return git_dir
@@ -373,13 +373,13 @@ def _is_linked(top: str, folder: str) -> bool:
 
 
 def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
-    """Return True if a file is as git last wrote it."""
+    """Return True if size, inode and mtime of a file are those with which git last wrote it."""
     found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
     return found == (entry.size, entry.inode, entry.mtime_ns)
 
 
 def _git_state_paths(git_dir: str) -> Iterable[str]:
-    """Yield paths whose change means that git's state changed."""
+    """Yield the paths of index, HEAD, refs and config, whose change means that git's state changed."""
     git_dir_of_refs = _common_dir(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))

@@ -33,7 +33,7 @@ Previous = Callable[[Root], Snapshot | None]
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """Trust state of a root, in the form that a person is shown.
+    """Trust state of a root with its branch and withheld files, in the form that a person is shown.
 
     `state` is `trusted`; `own`, if nothing foreign was there at the first look; `unknown`, never asked about;
     `unread`, if the records cannot be read now: nothing is withheld there, and nothing used. `mode`, `branch`
@@ -51,7 +51,10 @@ class KnownRoot(msgspec.Struct, frozen=True):
 
 
 class TrustRegistry:
-    """Trust in all roots; `mode` and `git` are configured defaults, `home` is the user's directory."""
+    """Trust in all roots: admits their memory files, records own files, applies decisions of a person.
+
+    `mode` and `git` are configured defaults, `home` is the user's directory.
+    """
 
     def __init__(self, state: State, *, mode: str = "follow", git: str = "exclude", home: str = "") -> None:
         self._records, self._mode = state.trust, mode
@@ -71,7 +74,7 @@ class TrustRegistry:
         self._rebuild, self._previous = rebuild, previous
 
     def is_own(self, stamp: Stamp, memory_id: str) -> bool:
-        """Return True if this daemon wrote a memory into the root."""
+        """Return True if this daemon wrote a memory into the root that has this stamp."""
         return memory_id in self._records.own(stamp.identity)
 
     async def record_own(self, root: Root, files: Sequence[OwnFile]) -> None:
@@ -95,19 +98,19 @@ class TrustRegistry:
         return {memory_id: file for memory_id, file in found if file is not None}
 
     async def ids(self, top: str) -> RootIds:
-        """Return a root with the identities under which its files may be recorded."""
+        """Return the path of a root with the identities under which its files may be recorded."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
         return RootIds(top, _identities(trust))
 
     async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
-        """Return memories whose file git may bring back: from a branch, a stash or a reflog.
+        """Return those memories whose file git may bring back, by branch, stash or reflog; or all.
 
         Returns all of them if git cannot be asked.
         """
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
     async def accept_hashes(self, root: Root, hashes: Collection[str]) -> None:
-        """Accept files of a root with these hashes, written now or soon; durable. Raises StoreError."""
+        """Accept files of a repository by hash, written now or soon; durable. Raises StoreError."""
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         if root.scope is Scope.REPO:
             await self._records.approve(trust.identity, hashes)
@@ -137,7 +140,7 @@ class TrustRegistry:
         await self.excluding.save()
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """Scan a root; return its snapshot, and the memories that may be used. Waits for the records."""
+        """Scan a root; return its snapshot, and its admitted memories and withheld files."""
         await self.wait_until_open()
         previous = self._previous(root) if self._previous is not None else None
         snapshot = await asyncio.to_thread(scan, root, previous)
@@ -146,18 +149,18 @@ class TrustRegistry:
         return snapshot, admitted
 
     async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldFile, ...]:
-        """Return the withheld files of these roots."""
+        """Scan the repositories among these roots; return their withheld files."""
         looks = [await self.look(root) for root in roots if root.scope is Scope.REPO]
         return tuple(each for _, admitted in looks for each in admitted.withheld)
 
     async def describe(self, top: str) -> KnownRoot:
-        """Scan a root and return its trust state, with its withheld files."""
+        """Scan a root and return its trust state, with the number of accepted and the withheld files."""
         _, admitted = await self.look(await asyncio.to_thread(repo_root, top))
         trust = await asyncio.to_thread(self._admission.state_of, top)
         return _known_root(top, trust, admitted, self._records.doubt)
 
     async def status(self, top: str) -> KnownRoot:
-        """Return the trust state of a root without a look at its files."""
+        """Return the trust state of a root from the records, without a look at its files."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
         return _known_root(top, trust, Admitted(()), self._records.doubt)
 
@@ -171,12 +174,12 @@ class TrustRegistry:
         return await asyncio.to_thread(lambda: tuple(filter(os.path.isdir, tops)))
 
     async def roots_under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
-        """Return the trust state of roots with memories below a directory. Raises WorkspaceError."""
+        """Find roots with memories below a directory; return their trust. Raises WorkspaceError."""
         tops = await asyncio.to_thread(roots_below, directory, home)
         return tuple([await self.describe(top) for top in tops])
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
-        """Trust a root with its current files and rebuild its map; `follow` adds merges into its branch.
+        """Trust a root with its current files, or those with `hashes`, in a mode; rebuild its map.
 
         With `hashes`, only those of its files, as they were shown to the person.
         """
@@ -197,7 +200,7 @@ class TrustRegistry:
         return await self._rebuild_map(top)
 
     async def revoke(self, top: str) -> KnownRoot:
-        """End the trust in a root; its foreign files are in no map on return."""
+        """End the trust in the root at a path and rebuild its map, without files accepted by trust."""
         await self.save()
         trust = await asyncio.to_thread(self._admission.state_of, top)
         for record in self._records.roots(top):
@@ -206,13 +209,13 @@ class TrustRegistry:
         return await self._rebuild_map(top)
 
     async def approve(self, top: str, hashes: Collection[str]) -> KnownRoot:
-        """Accept single files of a root, trusted or not, by hash; they are in its map on return."""
+        """Accept single files of a root, trusted or not, by hash, and rebuild its map with them."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
         await self._records.approve(trust.identity, hashes)
         return await self._rebuild_map(top)
 
     async def _rebuild_map(self, top: str) -> KnownRoot:
-        """Rebuild the map of a root; return its new trust state."""
+        """Rebuild the map of a root after a decision; return its new trust state."""
         if self._rebuild is not None:
             await self._rebuild(top)
         return await self.describe(top)
@@ -245,7 +248,7 @@ def _identities(trust: TrustState) -> tuple[str, ...]:
 
 
 def _known_root(top: str, trust: TrustState, admitted: Admitted, doubt: str) -> KnownRoot:
-    """Return the trust state of a root in the form that a person is shown."""
+    """Return the trust of a root in the form that a person is shown: trusted, own, unknown or unread."""
     record = trust.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:

@@ -27,7 +27,7 @@ def roots_below(directory: str, home: str) -> tuple[str, ...]:
 
 
 def _walk(directory: str) -> Iterator[str]:
-    """Yield a directory and those below it, within the limits."""
+    """Yield a directory and those below it, within limits of depth, number and time."""
     deadline = time.monotonic() + _LIMIT_S
     waiting, seen = [(directory, 0)], 0
     while waiting and seen < _MOST and time.monotonic() < deadline:
@@ -39,6 +39,7 @@ def _walk(directory: str) -> Iterator[str]:
 
 
 def _subfolders(place: str) -> list[str]:
+    """Return the folders in a directory, without links and those that never hold a root."""
     try:
         with os.scandir(place) as entries:
             return [each.path for each in entries if each.name not in _NEVER and _is_folder(each)]
@@ -47,6 +48,7 @@ def _subfolders(place: str) -> list[str]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return True if an entry is a directory and no link."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
@@ -65,7 +67,7 @@ def _has_memories(place: str) -> bool:
 
 
 def _root_top(place: str, home: str) -> str:
-    """Return the directory if it is the top of a root, else "": memory files deeper down do not count."""
+    """Return a directory if it is the top of a repo root, else ""; deeper memory files do not count."""
     try:
         roots = resolve(place, home)
     except WorkspaceError:

@@ -54,7 +54,7 @@ class Remover:
     def __init__(
         self, trash: Trash, trust: TrustRegistry, intents: Intents, clock: Callable[[], float] = time.time
     ) -> None:
-        """Use `clock`, which gives Unix seconds."""
+        """Remove to `trash`, with intents for interrupted work; `clock` gives Unix seconds."""
         self._trash = trash
         self._trust = trust
         self._intents = intents
@@ -63,7 +63,7 @@ class Remover:
     async def remove(
         self, root: Root, ids: Collection[str], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Remove every file of `ids`; versions that replaced one of them are linked to its predecessor.
+        """Trash or erase every file of `ids`; versions that replaced one are linked to its predecessor.
 
         `earlier` are files that an interrupted attempt has changed already.
         """
@@ -99,7 +99,7 @@ class Remover:
     async def _drop_intent_if_unbegun(
         self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Drop the intent of a removal that took no file; its caller got the error."""
+        """Drop the intent of a failed removal if it took no file and changed no link."""
         now, _ = await self._trust.look(root)
         there = {memory.id for memory in now.memories}
         if not relinks and there.issuperset(memory.id for memory in before.memories):
@@ -116,7 +116,7 @@ class Remover:
         return msgspec.structs.replace(gone, ids=tuple(known), contents=tuple(contents))
 
     async def restore(self, root: Root, some: Sequence[TrashEntry]) -> Intent:
-        """Restore files to their places and link their successors to them again.
+        """Restore trash entries' files to their places and link their former successors to them again.
 
         Returns the intent, which is recorded until the rest of the work is done.
         """
@@ -172,7 +172,7 @@ class Remover:
         taking: RemovalTerms,
         rewrites: Collection[Rewrite],
     ) -> Callable[[str, str], bytes]:
-        """Return a function that makes the note of each removed file."""
+        """Return a function that makes the encoded trash note of each removed file, b"" if impossible."""
         withheld = {each.path for each in admitted.withheld}
         batch, now = taking.batch or new_batch(), self._clock()
 
@@ -231,7 +231,7 @@ def _make_intent(
 
 
 class Relink(msgspec.Struct, frozen=True):
-    """A file that gets another predecessor, and its new bytes."""
+    """A memory file that gets another predecessor, with its new bytes, by which it is rewritten."""
 
     file: File
     data: bytes

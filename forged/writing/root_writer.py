@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class WriteRequest(msgspec.Struct, frozen=True):
-    """A memory to be written. The writer sets its version and the id that it replaces.
+    """A memory to write, with conditions and permissions; the writer sets its version and predecessor.
 
     - memory: with its id; if a file of forged has that id, the request is done already. `supersedes`
       names any version of the chain.
@@ -87,7 +87,7 @@ PlanOutcome = WriteResult | WriteRequest
 
 
 class WritePlan(msgspec.Struct, frozen=True):
-    """Decision on a request: the bytes `data` to write to `path`, or the `answer`.
+    """Plan of one request: the bytes `data` to write to `path`, or the `answer` without a write.
 
     It depends on the memory `depends_on`.
     """
@@ -100,7 +100,7 @@ class WritePlan(msgspec.Struct, frozen=True):
     depends_on: str = ""
 
     def written(self, memory: Memory, path: str, *, existed: bool) -> Written:
-        """Return the result for a caller that named a version to replace, or none; without a generation."""
+        """Return the request's result, with the version that was replaced; its generation is 0."""
         named, replaced = self.draft.memory.supersedes or "", "" if existed else memory.supersedes or ""
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
@@ -110,7 +110,7 @@ class WritePlan(msgspec.Struct, frozen=True):
 
 
 class RootWriter:
-    """Writes memories of one root, many requests at once."""
+    """Plans, records and writes memories of one root, many requests at once, in order and durably."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class RootWriter:
         self._ledger = RootContents(root, trust, snapshot)
 
     def write(self, drafts: Sequence[WriteRequest]) -> tuple[WriteResult, ...]:
-        """Write the requests; return their results in order, with generation 0.
+        """Write requests durably, planning anew those based on a failed one; return results in order.
 
-        Blocks; runs in a thread, in one call at a time.
+        Generations in them are 0. Blocks; runs in a thread, in one call at a time.
         """
         self.looked = self._ledger.update()
         answers: dict[int, WriteResult] = {}
@@ -380,7 +380,7 @@ class NewFiles:
         self._named.append(name)
 
     def settle(self) -> None:
-        """Make the names durable. Raises StoreError; then no name stays."""
+        """Make the names given so far durable. Raises StoreError; then none of them stays."""
         if self._named:
             with atomic.explained(f"cannot write to {self._store.root.top}"):
                 atomic.sync_names(self._directory, self._named)
@@ -504,7 +504,7 @@ class RootContents:
         self._unread.add(path)
 
     def _take_over(self, memories: Iterable[Memory]) -> None:
-        """Replace the memories in the look-ups by these."""
+        """Replace the memories in the look-ups by those that count now."""
         fresh = {memory.id: memory for memory in memories}
         for memory in [each for each in self._memories.values() if fresh.get(each.id) is not each]:
             self.remove(memory)

@@ -88,7 +88,7 @@ class Trash:
                 _remove_entry(each.place)
 
     def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[TrashEntry, ...]:
-        """Erase files of these memories of a root, and files that contain one of these texts or of theirs.
+        """Erase a root's memories from the trash, and every file there with one of their or given texts.
 
         Returns the entries of the memories. Entries that disappear meanwhile are skipped.
         """
@@ -111,6 +111,7 @@ class Trash:
                     shutil.rmtree(place, ignore_errors=True)
 
     def _entry_folders(self) -> list[str]:
+        """Return the directories of all entries; none if there is no trash yet."""
         try:
             with os.scandir(self.path) as entries:
                 return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -118,7 +119,7 @@ class Trash:
             return []
 
     def _entries(self) -> Iterator[TrashEntry]:
-        """Yield all readable entries."""
+        """Yield all entries of the trash whose note and file are readable."""
         for place in self._entry_folders():
             try:
                 note = msgspec.json.decode(_read_bytes(os.path.join(place, NOTE)), type=TrashNote)

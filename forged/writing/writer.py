@@ -171,7 +171,7 @@ class Writer:
         base: str = "",
         patch: FactsPatch = UNCHANGED,
     ) -> Written:
-        """Write one memory, as `add_all` does.
+        """Write one memory durably as a new file or the next version; raise the error if it failed.
 
         Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
         `key` of another request, StoreError if it could not be written.
@@ -222,7 +222,7 @@ class Writer:
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
     async def restore(self, index: RootIndex, some: Sequence[TrashEntry]) -> Intent:
-        """Restore files from the trash to their root, as `Remover` does. Raises StoreError."""
+        """Restore trash entries to their root and relink successors; return the intent to be ended."""
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.still_there, some)
             if not left:

@@ -73,7 +73,7 @@ class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DurabilityWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of durability.toml."""
+    """Contents of durability.toml: signs that a sentence lasts, their weights, and signs against it."""
 
     weights: dict[Kind, int]
     sign: tuple[DurabilityEntry, ...]
@@ -120,7 +120,7 @@ def _category(kinds: frozenset[str]) -> Category:
 
 
 def _count_letters(text: str) -> int:
-    """Return the count of characters in a text; Han and kana count twice."""
+    """Return the count of all characters in a text; Han and kana count twice."""
     return len(text) + len(_CJK.findall(text))
 
 
@@ -142,7 +142,7 @@ def _matched_kinds(
 
 
 def _script(text: str) -> str:
-    """Return the language of a text that writes no blanks, or ""."""
+    """Return `ja` for a text with kana, `zh` for one with other ideographs, else ""."""
     if _CJK.search(text) is None:
         return ""
     return "ja" if _KANA.search(text) else "zh"
@@ -157,7 +157,7 @@ def durability_words() -> DurabilityWords:
 
 @functools.cache
 def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pattern[str]]:
-    """Compile the patterns for a script, one for each kind."""
+    """Compile one pattern for each kind of sign or veto, with the words of a script's languages."""
     languages = {"", script} if script else {"", *_SPACED}
     forms: dict[str, list[str]] = {}
     for entry in getattr(durability_words(), table):

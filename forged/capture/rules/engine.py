@@ -61,7 +61,7 @@ Refine = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
 class RuleClassifier:
-    """Classifier `builtin:rules`: patterns find lasting statements; no call, no cost.
+    """Classifier `builtin:rules`: finds lasting typed statements by patterns, without a model call.
 
     `heads` returns current memories whose first line has a name, for statements that may replace one.
     `refine` may change the rules' proposals and adds further proposals and refusals.
@@ -76,7 +76,7 @@ class RuleClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return proposals for the lasting statements that the user typed in the window, in their order."""
+        """Return proposals for lasting typed statements, refined and linked to memories that they replace."""
         del known, deadline, attempts  # only a model needs these
         said = still_meant(event)
         kept = [*_rule_proposals(event.window, said)]
@@ -152,7 +152,7 @@ def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
 
 
 def _is_repeated(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
-    """Return True if an earlier proposal contains this one."""
+    """Return True if one of the earlier proposals of a message contains a proposal's text."""
     return any(each is not None and proposal.content.rstrip(".。") in each.content for each in before)
 
 
@@ -180,7 +180,7 @@ def _join_unvetoed(said: Sequence[str], at: int) -> str:
 
 
 def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple[str, frozenset[Flag]]:
-    """Remove lead-ins from the start; return the rest and their flags.
+    """Remove lead-ins ("From now on,") from a sentence; return the rest and the lead-ins' flags.
 
     `carried` are the flags of a sentence before that was only a lead-in.
     """
@@ -198,7 +198,7 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple
 
 
 def _match_rule(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
-    """Return the proposal of a sentence that matches a pattern of rules.toml, or None."""
+    """Return the proposal of a sentence that a pattern of rules.toml keeps and no veto excludes, or None."""
     content = presentable(text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
@@ -236,7 +236,7 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    """Return the scope of a statement by its words and category."""
+    """Return the scope (person or repository) of a statement by its words and category."""
     is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
     is_persons = not is_projects and (
         patterns().personal.match(text) is not None or patterns().speech.search(text) is not None
@@ -246,7 +246,7 @@ def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
 
 
 def _category_in_scope(category: Category, scope: Scope, text: str) -> Category:
-    """Return the category for a scope: taste is personal, a convention is the project's."""
+    """Adapt a category to its scope: a preference in a repository becomes a convention, and the reverse."""
     if category in {Category.CODING_PREFERENCES, Category.USER_FACTS} and scope is Scope.REPO:
         return Category.PROJECT_CONVENTIONS
     if category in {Category.PROJECT_CONVENTIONS, Category.ARCHITECTURAL_DECISIONS} and scope is Scope.USER:
@@ -299,7 +299,7 @@ class LeadIn(msgspec.Struct, frozen=True):
 
 
 class StatementForm(msgspec.Struct, frozen=True):
-    """Form of a statement; `is_order`: it tells the agent to do something, so a mishap in it is no bug.
+    """Form of a lasting statement; `is_order`: it orders the agent, so a mishap in it is no bug report.
 
     The pattern is text, because `statement_in` searches all at once.
     """
@@ -317,7 +317,7 @@ class GivingUpForm(msgspec.Struct, frozen=True):
 
 
 class ScopeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Patterns for all projects, for this repository, and for the person; without accents."""
+    """Patterns of words that show a scope: all projects, this repository, the person; without accents."""
 
     everywhere: re.Pattern[str]
     here: re.Pattern[str]

@@ -39,7 +39,7 @@ def pair_model() -> PairModel:
 
 
 class PairLine(msgspec.Struct, frozen=True):
-    """Linear function of pairs: int16 weights for vectors and int8 for words, each with a step."""
+    """Weights of a linear function of text pairs: signs, vectors (int16) and words (int8), with steps."""
 
     signs: tuple[float, ...]
     alike: tuple[float, ...] = ()
@@ -50,7 +50,7 @@ class PairLine(msgspec.Struct, frozen=True):
 
 
 class PairNumbers(msgspec.Struct, frozen=True):
-    """Weights and bars that decide if a pair is a replacement, and if it is `related` at all.
+    """Weights and bars that decide if a newer text replaces an older one, and if both are `related`.
 
     `bar` is the least score of a replacement, `proposed` that of one proposed by a model, and `doubted` that
     of a possible one, which a person should see. `near` is the least score of related texts.
@@ -65,7 +65,7 @@ class PairNumbers(msgspec.Struct, frozen=True):
 
 
 class PairFile(msgspec.Struct, frozen=True):
-    """Shipped file of the pair model, with a hash of its data and the name of the vectors' model."""
+    """Contents of the shipped pair model: weights, a hash of its data, the name of the vectors' model."""
 
     data: str
     engine: str
@@ -163,7 +163,7 @@ def _by_layer(rows: Floats) -> Floats:
 
 
 def _word_features(newer: str, older: str) -> Iterator[str]:
-    """Yield the word features of a newer and an older text."""
+    """Yield features of two texts: words of one or both, and word pairs and first word of the newer."""
     said = _tokens(newer)
     new, old = set(_words_and_beginnings(said)), set(_words_and_beginnings(_tokens(older)))
     yield from (f"n{word}" for word in new - old)

@@ -167,7 +167,7 @@ def _weights(newer: str, older: Sequence[str], penalties: Sequence[float]) -> li
 
 
 def _may_replace_by_words(newer: str, older: str) -> bool:
-    """Return True if a model's replacement is supported, judged without vectors."""
+    """Return True if two texts support a replacement that a model proposes, judged without vectors."""
     if not says_something(older) or _ends_otherwise(newer, older):
         return True
     return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED

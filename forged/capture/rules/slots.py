@@ -119,7 +119,7 @@ def pair_signs(newer: str, older: str) -> PairSigns:
 
 
 def signs_of_clauses(newer: str, older: str) -> list[PairSigns]:
-    """Return signs of the whole texts and of all pairs of their clauses; none if they are parallel."""
+    """Return signs of both texts and of all pairs of their clauses, except pairs about two things."""
     whole = pair_signs(newer, older)
     if whole.apart:
         return []
@@ -167,7 +167,7 @@ def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
 
 
 def _subject_words(read: SlotTable) -> list[str]:
-    """Return the words of a statement's subject."""
+    """Return the topic words of a statement, without words of change."""
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
@@ -286,8 +286,7 @@ class NameIndex:
     """Index of names of several lists, looked up at the beginning of each word; the longest wins.
 
     `node*` may have any ending, and a blank in a name may be a hyphen. A name in Chinese or Japanese may
-    begin anywhere. A text costs one look-up a word for all lists together. One pattern of a thousand
-    alternatives would take seconds to compile.
+    begin anywhere. One look-up a word serves all lists; one pattern of all names takes seconds to compile.
     """
 
     def __init__(self, *lists: Sequence[str]) -> None:
@@ -343,7 +342,7 @@ class NameIndex:
 
 
 class _SlotLists(msgspec.Struct, frozen=True):
-    """Contents of slots.toml; `named` starts with all values, then has the subjects of `kinds`."""
+    """Word lists of slots.toml; `named` finds all values as list 0, then the subjects of each of `kinds`."""
 
     values: Mapping[str, str]
     open_values: tuple[tuple[str, str], ...]
@@ -423,6 +422,7 @@ def _values_and_subjects(low: str) -> tuple[dict[str, frozenset[str]], dict[str,
 
 
 def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    """Return the sets by name as frozen sets."""
     return {name: frozenset(each) for name, each in found.items()}
 
 
@@ -486,7 +486,7 @@ def _is_unspaced(name: str) -> bool:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield a name with blanks and with hyphens in all combinations."""
+    """Yield all spellings of a name, with each blank kept or replaced by a hyphen."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))

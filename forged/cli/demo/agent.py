@@ -39,14 +39,14 @@ TURNS = (
 
 
 class WriteTimes(msgspec.Struct):
-    """Ids of the memories by their names in the demo, and the milliseconds of each write."""
+    """Result of the demo's writing agent: ids of memories by their names, and times of the writes."""
 
     ids: dict[str, str]
     milliseconds: list[float]
 
 
 class FinishedTurns(msgspec.Struct):
-    """Milliseconds of each `on_turn_complete`, counts of the answers, and if all turns arrived."""
+    """Result of the demo's turns: times of `on_turn_complete`, counts of its answers, and if all arrived."""
 
     milliseconds: list[float]
     outcomes: dict[str, int]
@@ -54,7 +54,7 @@ class FinishedTurns(msgspec.Struct):
 
 
 class RetrievedTurn(msgspec.Struct):
-    """Time and reply of one retrieve; `cached`: the same turn got the same text from the cache."""
+    """Result of the demo's retrieve: time and reply; `cached`: a second call got it from the cache."""
 
     milliseconds: float
     reply: Retrieved
@@ -62,7 +62,7 @@ class RetrievedTurn(msgspec.Struct):
 
 
 def write_memories(workspace: str) -> WriteTimes:
-    """Save four memories, with a link between two of them; return ids and times."""
+    """Save the demo's four memories, with a link between two of them; return ids and times."""
     ids: dict[str, str] = {}
     took = []
     with Client(strict=True) as client:
@@ -76,7 +76,7 @@ def write_memories(workspace: str) -> WriteTimes:
 
 
 def retrieve_twice(workspace: str, message: str, mode: str) -> RetrievedTurn:
-    """Retrieve for one turn twice; the second call shows if the cache answers."""
+    """Retrieve for one message twice, as an agent; return time, reply, and if the cache answered."""
     said = [{"role": "user", "content": message}]
     with Client(strict=True) as client:
         client.ping()
@@ -88,7 +88,7 @@ def retrieve_twice(workspace: str, message: str, mode: str) -> RetrievedTurn:
 
 
 def finish_turns(workspace: str) -> FinishedTurns:
-    """Finish turns as an agent's loop does, with a growing conversation and no waiting."""
+    """Report the demo's turns to capture, as an agent's loop does, without waiting; return the times."""
     observer = Observer(workspace, "demo-turns")
     window: list[dict[str, str]] = []
     took = []
@@ -102,7 +102,7 @@ def finish_turns(workspace: str) -> FinishedTurns:
 
 
 def milliseconds_since(began: float) -> float:
-    """Return the milliseconds since a time of `time.perf_counter`."""
+    """Return the milliseconds that have passed since a value of `time.perf_counter`."""
     return (time.perf_counter() - began) * 1000
 
 

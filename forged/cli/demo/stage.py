@@ -38,13 +38,13 @@ _MODEL_VARIABLES = (
 
 
 class DemoFailed(click.ClickException):
-    """Raised when a step of the demo has an unexpected result; forgectl exits with EX_SOFTWARE."""
+    """A step of the demo had an unexpected result; forgectl prints it and exits with EX_SOFTWARE."""
 
     exit_code = os.EX_SOFTWARE
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """Scratch HOME and repository, and a client of the daemon that serves them."""
+    """Environment of the demo: scratch HOME and repository, a daemon that serves them, and its client."""
 
     home: Path
     repo: Path
@@ -55,11 +55,11 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
-        """Path of the scratch repository, as the client sends it."""
+        """Path of the demo's scratch repository, as text for requests to the daemon."""
         return str(self.repo)
 
     def log_text(self) -> str:
-        """Return the log of the daemon."""
+        """Return all that the demo's daemon has logged so far."""
         return self.log.read_text(errors="replace")
 
     def memories(self) -> tuple[MemoryRecord, ...]:
@@ -67,17 +67,17 @@ class Stage(msgspec.Struct, frozen=True):
         return self.client.list(self.workspace).memories
 
     def agent(self, act: str, *arguments: str) -> bytes:
-        """Run an act of the demo's agent in a process of its own; return its JSON output."""
+        """Run an act of the demo's agent (write, read, turns) in a process; return its JSON output."""
         command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
         return self._run("the agent process", command)
 
     def git(self, *arguments: str) -> None:
-        """Run git in the repository, with the demo's own author."""
+        """Run git in the demo's repository, with its own author. Raises DemoFailed if that fails."""
         user = ("-c", "user.name=demo", "-c", "user.email=demo@localhost")
         self._run(f"git {arguments[0]}", ("git", "-C", self.workspace, *user, *arguments))
 
     def _run(self, name: str, command: Sequence[str]) -> bytes:
-        """Run a program in the scratch HOME; return its output. Raises DemoFailed if it fails."""
+        """Run a program in the scratch HOME; return its stdout. Raises DemoFailed if it fails."""
         done = subprocess.run(
             command, env=self.env, cwd=self.home, capture_output=True, timeout=60, check=False
         )
@@ -86,7 +86,7 @@ class Stage(msgspec.Struct, frozen=True):
         return done.stdout
 
     def stop(self) -> tuple[int, float]:
-        """Stop the daemon by SIGTERM; return its exit code and the milliseconds."""
+        """Stop the demo's daemon by SIGTERM, check that it ended cleanly; return exit code and time."""
         began = time.perf_counter()
         self.daemon.send_signal(signal.SIGTERM)
         code = self.daemon.wait(10)
@@ -98,7 +98,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 @contextmanager
 def new_stage(call: Invocation) -> Iterator[Stage]:
-    """Create a stage in a scratch directory and remove it at the end. Raises DemoFailed without a daemon."""
+    """Create the demo's environment in a scratch directory, with a daemon; remove all of it at the end."""
     with tempfile.TemporaryDirectory(prefix="forged-demo-") as directory:
         home, repo, log = (Path(directory, name) for name in ("home", "repo", "daemon.log"))
         home.mkdir()
@@ -129,14 +129,14 @@ def has_git() -> bool:
 
 
 def expect(is_true: bool, promise: str) -> None:
-    """Print a promise that was kept. Raises DemoFailed if it was not."""
+    """Print a promise of the demo as kept if the condition is true. Raises DemoFailed if it is not."""
     if not is_true:
         raise DemoFailed(f"failed: {promise}")
     click.echo(f"  ok: {promise}")
 
 
 def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s: float = VISIBLE_S) -> float:
-    """Wait until `check` is true; return the milliseconds. Raises DemoFailed with the complaint."""
+    """Wait until `check` is true; return the milliseconds. Raises DemoFailed if it takes too long."""
     began = time.perf_counter()
     while not check():
         if time.perf_counter() - began > within_s:
@@ -149,12 +149,12 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
 
 
 class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
-    """Raised when the daemon of the demo does not answer in time; the message ends with its log."""
+    """A daemon of `run_daemon` did not answer in time; the message ends with its log."""
 
 
 @contextmanager
 def run_daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a daemon, and kill it at the end of the block if it still runs.
+    """Start a daemon and wait until it answers; kill it at the end of the block if it still runs.
 
     `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
     """
@@ -175,7 +175,7 @@ def run_daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[b
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a daemon and its children."""
+    """Kill a daemon with its process group if it still runs, and wait for its end."""
     if process.poll() is None:
         os.killpg(os.getpgid(process.pid), signal.SIGKILL)
     process.wait()
@@ -183,7 +183,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the block, which starts a process, has ended."""
+    """Delay SIGINT and SIGTERM in the main thread until the block, which starts a process, has ended."""
     # A signal during the start would leave the process behind. Only the main thread runs signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -203,7 +203,7 @@ def _delay_signals() -> Iterator[None]:
 
 
 def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until the daemon answers a ping. Raises NotStarted with the end of its log."""
+    """Wait until the demo's daemon answers a ping. Raises NotStarted with the end of its log."""
     deadline = time.monotonic() + _READY_S
     with Client(address, timeout_s=_READY_S) as client:
         while client.ping().status != "ok":

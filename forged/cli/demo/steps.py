@@ -39,7 +39,7 @@ def demo_command(call: Invocation) -> None:
 
 
 def _run_steps(stage: Stage) -> None:
-    """Run the ten steps of the demo. Raises DemoFailed at the first unexpected result."""
+    """Run the steps of the demo in order and print them. Raises DemoFailed at an unexpected result."""
     echo("\n1. Start a daemon with keyword search only")
     pid = stage.daemon.pid
     echo(f"  pid {pid}, on a Unix socket; HOME and repository are empty scratch directories")
@@ -59,7 +59,7 @@ def _run_steps(stage: Stage) -> None:
 
 
 def _save_memories(stage: Stage) -> dict[str, str]:
-    """Step 2: let an agent save four memories; return their ids by name."""
+    """Demo, step 2: let an agent save four memories, print their times; return their ids by name."""
     echo("\n2. An agent saves four memories through the client library")
     done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
     for (_, scope, _, text), took in zip(MEMORIES, done.milliseconds, strict=True):
@@ -69,7 +69,7 @@ def _save_memories(stage: Stage) -> dict[str, str]:
 
 
 def _edit_a_file(stage: Stage, memory_id: str) -> None:
-    """Step 3: change a memory file, and wait until search finds the new text."""
+    """Demo, step 3: change a memory's file by hand, and wait until search finds the new text."""
     echo("\n3. You edit a memory file by hand; the daemon notices")
     file = stage.home / ".forge/memory" / f"{memory_id}.md"
     edited = file.with_suffix(".new")
@@ -79,7 +79,7 @@ def _edit_a_file(stage: Stage, memory_id: str) -> None:
 
 
 def _replace_a_decision(stage: Stage, memory_id: str) -> str:
-    """Step 4: save a memory that supersedes another; return its id."""
+    """Demo, step 4: save a memory that supersedes another; return its id."""
     echo("\n4. A decision changes: a new version replaces the old one, which stays on disk")
     newer = stage.client.remember(
         stage.workspace,
@@ -94,7 +94,7 @@ def _replace_a_decision(stage: Stage, memory_id: str) -> str:
 
 
 def _switch_branches(stage: Stage) -> None:
-    """Step 5: write a memory on a branch, leave the branch, and return to it."""
+    """Demo, step 5: write a memory on a branch, leave the branch, and return; search finds it only there."""
     echo("\n5. You write a memory on a branch; it is there only while the branch is checked out")
     if not has_git():
         echo("  skipped: git is not installed")
@@ -115,7 +115,7 @@ def _switch_branches(stage: Stage) -> None:
 
 
 def _retrieve_the_decision(stage: Stage, older: str, newer: str) -> None:
-    """Step 6: let another agent retrieve; it gets only the newer version."""
+    """Demo, step 6: let another agent retrieve; it gets only the newer version of a decision."""
     echo("\n6. Another agent asks for the memories of a turn")
     found = [
         hit.id for hit in _retrieve_and_print(stage, "How do we run database migrations?").reply.memories
@@ -125,7 +125,7 @@ def _retrieve_the_decision(stage: Stage, older: str, newer: str) -> None:
 
 
 def _follow_a_link(stage: Stage, asked_for: str, belonging: str) -> None:
-    """Step 7: retrieve by a question that matches one memory; the linked one comes, too."""
+    """Demo, step 7: retrieve by a question that matches one memory; the linked one comes, too."""
     echo("\n7. A linked memory comes along")
     hits = _retrieve_and_print(stage, "Why are prepared statements off?", mode="plain").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its keywords")
@@ -134,7 +134,7 @@ def _follow_a_link(stage: Stage, asked_for: str, belonging: str) -> None:
 
 
 def _capture_turns(stage: Stage) -> None:
-    """Step 8: let an agent finish turns, and wait until capture has saved memories of them."""
+    """Demo, step 8: let an agent finish turns, and wait until capture has saved memories of them."""
     echo("\n8. An agent finishes three turns; a worker decides what to save")
     before = {record.id for record in stage.memories()}
     done = msgspec.json.decode(stage.agent("turns"), type=FinishedTurns)
@@ -158,7 +158,7 @@ def _capture_turns(stage: Stage) -> None:
 
 
 def _has_saved(stage: Stage, *words: str) -> bool:
-    """Return True if capture is done and each word is in a memory."""
+    """Return True if capture has no turn left to judge, and each of these words is in a saved memory."""
     if stage.client.status().capture.state != "idle":
         return False
     texts = [record.content for record in stage.memories()]
@@ -166,7 +166,7 @@ def _has_saved(stage: Stage, *words: str) -> bool:
 
 
 def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None) -> None:
-    """Wait until a search finds `text` in the memory or, with None, does not find the memory."""
+    """Wait until the demo's search finds `text` in a memory or, with None, no longer finds the memory."""
 
     def is_as_expected() -> bool:
         hits = stage.client.search(stage.workspace, query).memories
@@ -178,7 +178,7 @@ def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None)
 
 
 def _retrieve_and_print(stage: Stage, message: str, mode: str = "block") -> RetrievedTurn:
-    """Retrieve for a message as an agent, and print the injected text."""
+    """Retrieve for a message as the demo's agent, in its own process, and print the injected text."""
     asked = msgspec.json.decode(stage.agent("read", message, mode), type=RetrievedTurn)
     reply = asked.reply
     echo(f"  user: {message}\n")

@@ -35,7 +35,7 @@ def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
 
 
 def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
-    """Run all checks of doctor and yield their findings; with `tries` the daemon calls each model."""
+    """Run all checks of doctor in order and yield findings; with `tries` each model is called, too."""
     yield from checks.interpreter()
     yield from drift.configuration(call.environ)
     yield from checks.address(call.environ)
@@ -46,7 +46,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
 
 
 def verdict(found: tuple[Check, ...]) -> int:
-    """Return the exit code for findings: 0 without a failure, 78 for the configuration, else 69."""
+    """Return doctor's exit code: 0 without a failure, 78 if the configuration or socket failed, else 69."""
     failed = {check.name for check in found if check.level == FAIL}
     if failed & _ABOUT_SETTINGS:
         return CONFIGURATION
@@ -54,7 +54,7 @@ def verdict(found: tuple[Check, ...]) -> int:
 
 
 def _check_daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
-    """Check the daemon and its status report; if it does not answer, yield that with a fix."""
+    """Ask the daemon for its status and yield findings on all it reports; if it is silent, a fix."""
     try:
         with open_client(call) as client:
             report = client.status(call.workspace)
@@ -86,5 +86,5 @@ def _check_daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
 
 
 def _without_duplicates(found: Iterator[Check]) -> tuple[Check, ...]:
-    """Drop duplicate findings: the daemon warns of files that were just checked."""
+    """Drop findings of equal level and text, but for one: the daemon repeats some of the checks here."""
     return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]

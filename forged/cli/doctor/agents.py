@@ -20,7 +20,7 @@ _NAME = "agent"
 
 
 def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
-    """Yield the connection of each agent on this machine, and failures of its hooks."""
+    """Yield findings on each agent here: connection, activity as the daemon has `seen`, hook failures."""
     try:
         states = integrations.report(integrations.machine_of(call.environ, call.workspace), versions=False)
     except AddressError:  # `address` reports it
@@ -37,7 +37,7 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
 
 
 def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
-    """Check that an installed agent is connected, and that it may run the hooks."""
+    """Return the finding on an agent: connected with activity, hooks untrusted, not connected, or damaged."""
     if state.connection == "connected" and state.trust != "missing":
         return Check(_NAME, OK, f"{state.title}: connected, {_activity_text(seen)}")
     if state.connection == "connected":
@@ -50,7 +50,7 @@ def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
 
 
 def _activity_text(seen: AgentReport | None) -> str:
-    """Return the time of an agent's last event, and today's injected and saved memories, as one text."""
+    """Format for doctor an agent's last event, and today's number of injected and saved memories."""
     if seen is None or not seen.last_event:
         return "no event yet"
     injected = counted(seen.injected_today, "memory", "memories")
@@ -58,7 +58,7 @@ def _activity_text(seen: AgentReport | None) -> str:
 
 
 def _hook_failures(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
-    """Yield a warning if hooks of an agent failed today."""
+    """Yield a warning with the number and the last of an agent's hook failures today, if any."""
     if seen is not None and seen.failed_today:
         detail = (
             f"{state.title}: {counted(seen.failed_today, 'hook')} failed today, the last: {seen.last_failure}"

@@ -57,7 +57,7 @@ _NOT_CAPTURING = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding of doctor. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
+    """One finding of doctor: subject, `level` (ok, warn, FAIL), detail, and a `fix` if it is a problem.
 
     `about` is the file or memory at the beginning of `detail`, where findings of many files may be alike.
     """
@@ -70,7 +70,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def interpreter() -> Iterator[Check]:
-    """Check Python and the packages that the daemon imports."""
+    """Report Python's and the packages' versions; a FAIL names packages that the daemon misses."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", OK, f"{version} at {sys.executable}, forged {__version__}")
     found, missing = [], []
@@ -85,7 +85,7 @@ def interpreter() -> Iterator[Check]:
 
 
 def address(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the path of the socket, and that no other user can write there."""
+    """Check that socket and its folder have a valid path, belong to the user and are closed to others."""
     try:
         path = socket_path(environ)
     except AddressError as error:
@@ -96,7 +96,7 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def reached(report: StatusReport) -> Iterator[Check]:
-    """Check version, state and warnings of a daemon that answered."""
+    """Report a daemon that answered: version, another build, disabled memory, and its warnings."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if differs := skew(report.version, report.build):
         yield Check("version", WARN, differs.partition(";")[0], "`forgectl restart`")
@@ -109,7 +109,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """Yield findings on the embedding model, and on the gate that decides about injections."""
+    """Report the embedding model, and which scores decide on injections; warn if it is not calibrated."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -124,13 +124,13 @@ def gate(report: StatusReport) -> Iterator[Check]:
 
 
 def scopes(report: StatusReport) -> Iterator[Check]:
-    """Yield a finding on each scope: where its memories are stored, and how long."""
+    """Report for each scope where its memories are stored, how many, and how long they live."""
     for name, facts in scope_facts(report.scopes) if report.scopes else ():
         yield Check(f"scope {name}", OK, facts)
 
 
 def roots(report: StatusReport) -> Iterator[Check]:
-    """Check directory, watch, trust, index and files of every root."""
+    """Report folder, watch, trust, owner, git, index, secrets, versions and bad files of every root."""
     for root in report.roots:
         yield _check_directory(root)
         yield _check_watch(root)
@@ -171,7 +171,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
 
 
 def capture(report: StatusReport) -> Iterator[Check]:
-    """Check that turns are captured, and that no event was given up."""
+    """Check that turns are captured, or why not, and that no capture event was given up."""
     state = report.capture
     if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
         detail = f"{state.state}: {state.reason or state.last_error or 'no reason given'}"
@@ -185,7 +185,7 @@ def capture(report: StatusReport) -> Iterator[Check]:
 
 
 def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
-    """Check the kernel's limits of file watching (Linux)."""
+    """Compare Linux's limits of file watching with the need and use here; nothing on other systems."""
     in_use = _inotify_in_use()
     for name, least in _INOTIFY_LEAST:
         try:
@@ -206,7 +206,7 @@ def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
 
 
 def _inotify_in_use() -> dict[str, int]:
-    """Count inotify instances and watches of this user's visible programs."""
+    """Count, by the limits' names, the inotify instances and watches of this user's visible processes."""
     instances = watches = 0
     for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         numbers: list[str] = []
@@ -223,7 +223,7 @@ def _inotify_in_use() -> dict[str, int]:
 
 
 def _ownership_fix(path: str, top: str) -> str:
-    """Return the fix if a folder from `path` up to `top` belongs to another user, else ""."""
+    """Return a `chown` for the topmost folder between `path` and `top` that another user owns, else ""."""
     place, ours = path, ""
     while place != top:
         with contextlib.suppress(OSError):
@@ -234,13 +234,13 @@ def _ownership_fix(path: str, top: str) -> str:
 
 
 def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
-    """Return the command that a daemon's sentence names, or an empty text."""
+    """Return the first command in backticks in a sentence, as the fix of a finding; empty if none."""
     named = command.search(text)
     return named.group() if named else ""
 
 
 def _check_private(name: str, path: str) -> Check:
-    """Check that a path belongs to this user and is closed to others."""
+    """Check that a path exists, belongs to this user and is closed to others; return the finding."""
     try:
         found = os.lstat(path)
     except OSError as error:
@@ -256,7 +256,7 @@ def _check_private(name: str, path: str) -> Check:
 
 
 def _check_watch(root: RootReport) -> Check:
-    """Check that file changes of a root are watched, and not found by polling."""
+    """Return the finding on a root's watch: file changes are watched, or only found by polling."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
         return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)

@@ -20,7 +20,7 @@ from forged_client.protocol import SettingReport, StatusReport
 
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the configuration file, its models, and the keys of their endpoints."""
+    """Check that the configuration file is valid, its warnings, its models, and their endpoints' keys."""
     path = config.config_path(environ)
     try:
         loaded = config.load(environ)
@@ -35,7 +35,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the embedding model, the classifier, and the keys of their endpoints."""
+    """Check the configured embedding model and classifier, and the keys of their endpoints."""
     memory = chosen.memory
     if not needs_endpoint(memory.embedding_model):
         yield _check_local_embedding(chosen, environ)
@@ -49,7 +49,7 @@ def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator
 
 
 def _check_local_embedding(chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """Check an embedding model without an endpoint: built in, or complete on this machine."""
+    """Return the finding on an embedding model without endpoint: none, built in, complete, or incomplete."""
     memory, name = chosen.memory, chosen.embedder
     if not name:
         return Check("embedding", OK, "none: retrieval is off; no endpoint is used")
@@ -68,7 +68,7 @@ def _check_local_embedding(chosen: config.Config, environ: Mapping[str, str]) ->
 
 
 def _check_local_engine(shown: str, name: str) -> Check:
-    """Check a complete local model: a warning if its engine is the slow one."""
+    """Return the finding on a complete local embedding model; a warning if its engine is the slow one."""
     if name != config.LOCAL:
         return Check("embedding", OK, f"{shown}; runs in process, no endpoint is used")
     lacking = config.lacks_onnxruntime()
@@ -78,7 +78,7 @@ def _check_local_engine(shown: str, name: str) -> Check:
 
 
 def _check_classifier(chosen: config.Config) -> Check:
-    """Report the classifier, and the endpoint that it sends turns to."""
+    """Return the finding on capture's classifier: off, built in, a program, or a model at an endpoint."""
     if not chosen.capture.enabled:
         return Check("classifier", OK, "none: capture.enabled is false")
     if config.is_program(chosen.classifier):
@@ -90,7 +90,7 @@ def _check_classifier(chosen: config.Config) -> Check:
 
 
 def _check_program(chosen: config.Config) -> Check:
-    """Check that the program of the classifier is configured and can be run."""
+    """Check that the classifier's program is named in llm.command and can be run."""
     name, command = chosen.classifier, shlex.split(chosen.llm.command)
     if not command:
         remedy = f"`forgectl config classifier {name}` prints the lines to add"
@@ -103,7 +103,7 @@ def _check_program(chosen: config.Config) -> Check:
 
 
 def uses_chat_endpoint(chosen: config.Config) -> bool:
-    """Return True if the configuration names a chat model at an endpoint."""
+    """Return True if hypotheses or classification use a chat model at an endpoint, so its key matters."""
     models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
     return any(map(needs_endpoint, models))
 
@@ -115,7 +115,7 @@ def needs_endpoint(model: str) -> bool:
 
 
 def _check_key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """Check that the key of an endpoint can be read, and that the daemon sees it, too."""
+    """Check that an endpoint's key can be resolved, and that a daemon that starts by itself sees it."""
     try:
         found = config.endpoint_key(name, chosen, environ)
         form, _, target = config.key_reference(name, chosen, environ).partition(":")
@@ -135,7 +135,7 @@ _Pair = tuple[Setting, SettingReport]
 
 
 def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that the daemon uses the configuration of this shell; name the keys that differ."""
+    """Check that the daemon has this shell's configuration; name keys that differ by file or variable."""
     try:
         loaded = config.load(environ)
     except ConfigError:
@@ -161,7 +161,7 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
-    """Yield the settings that differ, each as it is here and as the daemon reports it."""
+    """Yield each setting of which this shell and the daemon have different values, as here and there."""
     here = {setting.key: setting for setting in loaded.settings}
     for theirs in report.settings:
         mine = here.get(theirs.key)
@@ -173,24 +173,24 @@ def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator
 
 
 def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
-    """Return True if both are defaults that follow from another key."""
+    """Return True if a setting is a default here and in the daemon: it differs by another key only."""
     return mine.origin.startswith("default") and theirs.origin.startswith("default")
 
 
 def _is_from_environment(mine: Setting, theirs: SettingReport) -> bool:
-    """Return True if a variable sets the key on either side."""
+    """Return True if an environment variable sets the key, here or in the daemon."""
     return mine.origin.startswith("environment") or theirs.origin.startswith("environment")
 
 
 def _is_used(key: str, chosen: config.Config) -> bool:
-    """Return False for the URL or key of an endpoint that no model of the configuration uses."""
+    """Return True unless the key is URL or key of an endpoint that no configured model uses."""
     if key in {"memory.embedding_base_url", "memory.embedding_api_key"}:
         return needs_endpoint(chosen.memory.embedding_model)
     return key not in {"llm.base_url", "llm.api_key"} or uses_chat_endpoint(chosen)
 
 
 def _describe(pairs: Sequence[_Pair]) -> str:
-    """Name the first settings that differ, with both values, and the number of others."""
+    """Name the first three settings that differ, with values here and in the daemon, and count the rest."""
     parts = [
         f"{mine.key} is {theirs.value or 'empty'} there and {mine.value or 'empty'} here"
         for mine, theirs in pairs[:_NAMED]

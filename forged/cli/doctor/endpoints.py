@@ -22,7 +22,7 @@ _OTHERWISE = "see the log of that server; it is tried again automatically"
 
 
 def reported(report: StatusReport) -> Iterator[Check]:
-    """Yield a finding for each model at an endpoint, with the state that the daemon reports."""
+    """Yield a finding for each model at an endpoint, by the state that the daemon reports, with a fix."""
     for one in report.endpoints:
         detail = (
             f"{_endpoint_name(one.model, one.host, one.uses)}: {one.state}, {', '.join(endpoint_facts(one))}"
@@ -34,7 +34,7 @@ def reported(report: StatusReport) -> Iterator[Check]:
 
 
 def tried(trials: Iterable[Trial]) -> Iterator[Check]:
-    """Yield a finding for each test call to a model at an endpoint."""
+    """Yield a finding for each test call that the daemon made to a model at an endpoint, with a fix."""
     found = tuple(trials)
     for one in found:
         named = _endpoint_name(one.model, one.host, one.uses)
@@ -48,7 +48,7 @@ def tried(trials: Iterable[Trial]) -> Iterator[Check]:
 
 
 def server(report: StatusReport) -> Iterator[Check]:
-    """Yield findings on the state and the problems of the team's server."""
+    """Yield findings on the state and the problems of the team's server, if one is configured."""
     if (shared := report.shared) is None:
         return
     yield Check("shared", OK, f"{shared.server}: {shared.state}, {', '.join(shared_facts(shared))}")
@@ -57,5 +57,5 @@ def server(report: StatusReport) -> Iterator[Check]:
 
 
 def _endpoint_name(model: str, host: str, uses: Iterable[str]) -> str:
-    """Return model, host and uses of an endpoint as one text."""
+    """Name a model at an endpoint for doctor: model, host and uses as one text."""
     return f"{model} at {host} ({', '.join(uses)})"

@@ -29,7 +29,7 @@ _MB = 1 << 20
 
 
 def machine(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the state directory, the disks of state and memories, and the log."""
+    """Check the daemon's state file, the disks of state and home, and the daemon's log."""
     try:
         folder, at_home = state_dir(environ), home(environ)
     except AddressError:
@@ -40,7 +40,7 @@ def machine(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def state(folder: str) -> Check:
-    """Check that the daemon can write its state, and that other users cannot read it."""
+    """Check that the daemon can write its state file, and that other users cannot read it."""
     path, there = os.path.join(folder, STATE_NAME), _nearest_existing(folder)
     if not os.access(there, os.W_OK | os.X_OK):
         fix = f"chmod u+rwx {there}, or set XDG_STATE_HOME to a writable folder of yours"
@@ -58,7 +58,7 @@ def state(folder: str) -> Check:
 
 
 def disk(*folders: str) -> Iterator[Check]:
-    """Check the free space of each disk."""
+    """Check the free space of the disks that have these folders, each disk once."""
     seen = set()
     for folder in folders:
         there = _nearest_existing(folder)
@@ -79,7 +79,7 @@ def disk(*folders: str) -> Iterator[Check]:
 
 
 def log(path: str) -> Check:
-    """Count warnings in the last lines of the log, and quote the latest."""
+    """Count warnings and errors in the last lines of the daemon's log, and quote the latest."""
     try:
         lines = LogFile(path).read_last(_LINES)
     except OSError as error:
@@ -95,7 +95,7 @@ def log(path: str) -> Check:
 
 
 def _nearest_existing(folder: str) -> str:
-    """Return the folder, or the nearest existing one above it."""
+    """Return the path or, if it does not exist, the nearest existing folder above it."""
     while not os.path.lexists(folder) and folder != "/":
         folder = os.path.dirname(folder)
     return folder

@@ -21,7 +21,7 @@ _OTHER = "other reasons"
 
 
 def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str]:
-    """Format findings as lines, similar ones grouped at the first of them; with `each` one by one."""
+    """Format findings of doctor as lines, more than three similar ones as one; with `each` one by one."""
     for alike in [[check] for check in found] if each else _group_similar(found):
         if len(alike) <= _NAMED:
             for check in alike:
@@ -31,7 +31,7 @@ def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str
 
 
 def _group_similar(found: Sequence[Check]) -> list[list[Check]]:
-    """Group similar findings, and the rarest kinds of a folder, in the order of their first."""
+    """Group findings on files by folder and reason, and a folder's rarest reasons, in the order found."""
     kinds: dict[tuple[str, ...], list[Check]] = {}
     for number, check in enumerate(found):
         # A finding without a file is its own kind.
@@ -48,24 +48,24 @@ def _group_similar(found: Sequence[Check]) -> list[list[Check]]:
 
 
 def _group_key(check: Check) -> tuple[str, str, str, str]:
-    """Return the parts that similar findings share: level, name, fix, and folder of the file."""
+    """Return what similar findings have in common: level, name, fix, and folder of the file."""
     return check.level, check.name, check.fix, os.path.dirname(check.about) if check.about else ""
 
 
 def _reason_text(check: Check) -> str:
-    """Return the detail of a finding without the file at its beginning."""
+    """Return the detail of a finding of doctor without the file's path at its beginning."""
     return check.detail.removeprefix(f"{check.about}: ")
 
 
 def _finding_lines(check: Check, paint: Painter) -> Iterator[str]:
-    """Yield a finding, and its fix on a second line."""
+    """Yield one finding of doctor as a line, and its fix, if any, on a second one."""
     yield f"{_level_text(check, paint)}  {escape_line(check.name)}: {escape_line(check.detail)}"
     if check.fix:
         yield f"      fix: {escape_line(check.fix)}"
 
 
 def _group_lines(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
-    """Yield many similar findings as one: their number, reason, first names, and fix."""
+    """Yield similar findings of doctor as one: their number, reason, first names, and fix."""
     first, folder = alike[0], os.path.dirname(alike[0].about)
     reasons = {_NUMBER.sub("0", _reason_text(check)) for check in alike}
     why = _reason_text(first) if len(reasons) == 1 else _OTHER
@@ -78,5 +78,5 @@ def _group_lines(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
 
 
 def _level_text(check: Check, paint: Painter) -> str:
-    """Return the level of a finding, padded and coloured."""
+    """Return the level of a finding of doctor (ok, warn, FAIL), padded and coloured."""
     return paint(_COLOURS[check.level], f"{check.level:<4}")

@@ -60,7 +60,7 @@ def status_command(call: Invocation) -> None:
 
 
 def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
-    """Run steps and print each when it is done; with `--json` all at the end."""
+    """Run install or uninstall and print each step when it is done; with `--json` all at the end."""
     if call.as_json:
         say_json({"done": tuple(steps)})
         return
@@ -69,7 +69,7 @@ def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
 
 
 def _status_lines(found: ServiceStatus) -> Iterator[str]:
-    """Yield the state of unit files, of units in systemd, and of lingering."""
+    """Yield the lines of `service status`: unit files, units or why systemd is silent, and lingering."""
     for file in found.files:
         yield f"{escape_line(file.path)}: {file.state}"
     if found.silence:
@@ -81,7 +81,7 @@ def _status_lines(found: ServiceStatus) -> Iterator[str]:
 
 
 def _unit_text(unit: UnitState) -> str:
-    """Return state, process id and restarts of a unit as one text."""
+    """Format a systemd unit's state for `service status`, with a hint if its file has changed."""
     facts = (
         f"{unit.active} ({unit.sub})",
         unit.enabled,
@@ -93,7 +93,7 @@ def _unit_text(unit: UnitState) -> str:
 
 
 def _status_exit_code(found: ServiceStatus) -> int:
-    """Return 1 if a unit file is missing, 3 if systemd does not listen, else 0."""
+    """Return the exit code of `service status`: 1 without a unit file, 3 if systemd listens on no socket."""
     if any(file.state == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

@@ -26,7 +26,7 @@ _LINKS = (f"sockets.target.wants/{SOCKET}", f"default.target.wants/{SERVICE}")
 
 
 def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
-    """Write missing and outdated units and let systemd listen; yield a sentence for each step."""
+    """Write systemd's units where needed and let systemd listen at the socket; yield each step."""
     manager = UserManager.find(call)
     if manager is None:
         why = "systemctl was not found, so nothing was installed; without a service the first client starts"
@@ -45,7 +45,7 @@ def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
 
 
 def uninstall(call: Invocation) -> Iterator[str]:
-    """Stop and disable both units and remove their files; yield a sentence for each step."""
+    """Stop and disable systemd's units, remove their files and links; yield each step. Raises Stop."""
     files = [file for file in unit_files(call) if file.state != UnitFileState.MISSING]
     if not files:
         yield "no unit of forged is installed"
@@ -68,7 +68,7 @@ def uninstall(call: Invocation) -> Iterator[str]:
 
 
 def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
-    """Raise Stop for a unit file that a person wrote or changed, unless `replaces` allows it."""
+    """Raise Stop for a systemd unit file that a person wrote or changed, unless `replaces` allows it."""
     for file in files:
         if file.state in {UnitFileState.CHANGED, UnitFileState.FOREIGN} and not (
             replaces and _is_regular_file(file.path)
@@ -84,7 +84,7 @@ def _is_regular_file(path: str) -> bool:
 
 
 def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
-    """Raise Stop if systemd refuses the units; print its warnings about them."""
+    """Let systemd check the unit texts. Raises Stop if it refuses them; its warnings go to stderr."""
     complaints, is_refused = units.complaints(call, wanted)
     if is_refused:
         raise Stop("unavailable", f"systemd refuses the units, so nothing was done: {complaints}")
@@ -93,7 +93,7 @@ def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
 
 
 def _write_unit(file: UnitFile, text: str) -> str:
-    """Write a unit file unless it is up to date; return a sentence about it."""
+    """Write a systemd unit file unless it is up to date; return a sentence about what was done."""
     if file.state == UnitFileState.CURRENT:
         return f"{file.path} is up to date"
     units.replace(file.path, text)
@@ -101,7 +101,7 @@ def _write_unit(file: UnitFile, text: str) -> str:
 
 
 def _start_listening(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:
-    """Reload systemd and enable its socket where needed; yield a sentence for each step."""
+    """Reload systemd's units if needed, and enable the socket unit; yield a sentence for each step."""
     if is_new or any(manager.unit(name).is_outdated for name in UNITS):
         manager.execute("daemon-reload")
     socket = manager.unit(SOCKET)
@@ -116,7 +116,7 @@ def _start_listening(call: Invocation, manager: UserManager, *, is_new: bool) ->
 
 
 def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
-    """Stop a daemon without systemd at the address where systemd will listen."""
+    """Stop a daemon without systemd where systemd will listen; warn if this shell uses another address."""
     ours = address_of(call)
     if ours != manager.address:
         tell(f"forgectl: systemd listens at {manager.address}, but clients of this shell connect to {ours}")
@@ -125,7 +125,7 @@ def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
 
 
 def _disable_units(call: Invocation, manager: UserManager) -> Iterator[str]:
-    """Stop and disable both units, drop vectors that systemd keeps; yield sentences about it."""
+    """Stop and disable systemd's units, and clear their stored descriptors and failures; yield steps."""
     was = manager.unit(SERVICE)
     manager.execute("disable", "--now", *UNITS)
     if systemd_version(call) >= _KEEPS_VECTORS:
@@ -140,7 +140,7 @@ def _disable_units(call: Invocation, manager: UserManager) -> Iterator[str]:
 
 
 def _unit_links(files: Sequence[UnitFile]) -> Iterator[str]:
-    """Yield the links that `systemctl enable` made to these unit files."""
+    """Yield the links in systemd's `.wants` folders that lead to these unit files."""
     for file in files:
         for link in _LINKS:
             path = f"{os.path.dirname(file.path)}/{link}"

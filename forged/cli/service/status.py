@@ -31,7 +31,7 @@ class UnitFile(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """State of unit files, units and lingering; `silence` is the reason if systemd does not answer."""
+    """State of systemd's units for forged: files, units, lingering; `silence`: why systemd is not asked."""
 
     files: tuple[UnitFile, ...]
     units: tuple[UnitState, ...] = ()
@@ -40,7 +40,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
 
 
 def read_status(call: Invocation) -> ServiceStatus:
-    """Read the state of the service; change nothing."""
+    """Read the unit files, their state in systemd, and lingering, for `service status`; change nothing."""
     files = unit_files(call)
     manager = UserManager.find(call)
     silence = manager.silence() if manager else "systemctl was not found"
@@ -50,14 +50,14 @@ def read_status(call: Invocation) -> ServiceStatus:
 
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
-    """Return path and state of each unit file, compared with the text of this installation."""
+    """Return path and state of each systemd unit file, compared with what this installation would write."""
     wanted, folder = wanted_units(call), unit_folder(call.environ)
     paths = {name: f"{folder}/{name}" for name in UNITS}
     return tuple(UnitFile(path, file_state(path, wanted[name])) for name, path in paths.items())
 
 
 def wanted_units(call: Invocation) -> dict[str, str]:
-    """Return the text of each unit of this installation. Raises Stop if `forged` is missing."""
+    """Return the systemd units that this installation would write. Raises Stop if `forged` is missing."""
     if call.executable is None:
         raise Stop(
             "unavailable", "the program `forged` is missing next to forgectl: install forged-memory again"

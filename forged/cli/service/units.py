@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 16
 
 
 class UnitFileState(StrEnum):
-    """State of the file at a unit's path."""
+    """State of a systemd unit file: missing, up to date, older, changed by hand, or not forgectl's."""
 
     MISSING = "missing"
     CURRENT = "up to date"
@@ -40,7 +40,7 @@ class UnitFileState(StrEnum):
 
 
 def render_units(executable: str, systemd: int) -> dict[str, str]:
-    """Return the text of each unit by its name, for a program's path and a version of systemd.
+    """Return the texts of both systemd units, for the daemon's program and a version of systemd.
 
     Raises Stop for a path that systemd cannot start.
     """
@@ -52,12 +52,12 @@ def render_units(executable: str, systemd: int) -> dict[str, str]:
 
 
 def for_version(text: str, systemd: int) -> str:
-    """Return a unit's text with the settings enabled that this version of systemd knows."""
+    """Return a unit's text with settings uncommented that this version of systemd knows."""
     return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
 
 
 def file_state(path: str, wanted: str) -> UnitFileState:
-    """Return the state of the file at `path`, compared with the wanted text of the unit."""
+    """Return the state of a systemd unit file, by its digest line and the wanted text."""
     if not os.path.lexists(path):
         return UnitFileState.MISSING
     text = _read(path)
@@ -70,7 +70,7 @@ def file_state(path: str, wanted: str) -> UnitFileState:
 
 
 def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the messages of systemd-analyze, if installed, and True if it refuses the units."""
+    """Return systemd-analyze's messages on these units, "" if not installed, and if it refuses them."""
     analyze = program(call, "systemd-analyze")
     if not analyze:
         return "", False
@@ -89,7 +89,7 @@ def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def replace(path: str, text: str) -> None:
-    """Write a unit file atomically. Raises Stop if it cannot be written."""
+    """Write a systemd unit file atomically, with its folder. Raises Stop if it cannot be written."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         fresh = f"{path}.{os.getpid()}.tmp"
@@ -120,7 +120,7 @@ def _unit_template(name: str) -> str:
 
 
 def _with_digest_line(text: str) -> str:
-    """Return a unit's text below a comment with its digest."""
+    """Return a unit's text below a comment with its digest, by which forgectl knows its own files."""
     return f"# Written by forgectl service install, sha256 {_digest(text)} of what follows.\n{text}"
 
 
@@ -130,7 +130,7 @@ def _digest(text: str) -> str:
 
 
 def _read(path: str) -> str:
-    """Read a regular file; empty if it is missing or unreadable."""
+    """Read a systemd unit file; empty if it is missing, unreadable or a link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, encoding="utf-8", errors="replace") as file:
@@ -140,7 +140,7 @@ def _read(path: str) -> str:
 
 
 def _quote_for_systemd(path: str) -> str:
-    """Quote a program's path for ExecStart=. Raises Stop if systemd could not start it."""
+    """Quote the daemon's path for ExecStart= of a unit. Raises Stop if systemd could not start it."""
     if not path.startswith("/") or re.search(r"[\"'\\\x00-\x1f\x7f]", path):
         raise Stop("unavailable", f"systemd cannot start {path!r}: install forged in another folder")
     escaped = path.replace("%", "%%")

@@ -39,14 +39,17 @@ from forged_client.client import Client
 
 
 class WithheldRow(msgspec.Struct, frozen=True):
-    """A file of the repository at `root` that is not used."""
+    """A memory file for the page of `ui` that is not used yet, with its repository's `root`."""
 
     root: str
     file: wire.WithheldFile
 
 
 class PageData(msgspec.Struct, frozen=True, kw_only=True):
-    """Data of the page: lists are newest first; `memories` is all versions, `made_at` RFC 3339."""
+    """Data of the page of `ui`: memories, unused files, proposals, captures, injections, newest first.
+
+    `memories` has all versions. `made_at` is a time of RFC 3339.
+    """
 
     made_at: str
     forged: str = __version__
@@ -60,7 +63,7 @@ class PageData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
-    """Ask the daemon for all data of the page."""
+    """Ask the daemon for all data of the page of `ui`: of the workspace or of all repositories."""
     every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
     memories = gathering.all_memories(client, every)
     reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
@@ -84,7 +87,7 @@ def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
 
 
 def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wire.Reviewed]:
-    """Yield open decisions of the workspace, and with `all_repos` of every other root."""
+    """Yield the unused files and proposals of the workspace, with `all_repos` of each other root, too."""
     here = _review(client, workspace)
     if here is not None:
         yield here
@@ -98,7 +101,7 @@ def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wir
 
 
 def _review(client: Client, place: str) -> wire.Reviewed | None:
-    """Return open decisions of a place; None outside of a repository, or if the folder is gone."""
+    """Return unused files and proposals of a folder; None if it is in no repository or gone."""
     try:
         reviewed = client.ask(wire.Review(workspace=place))
     except errors.RequestFailed as failed:
@@ -111,7 +114,7 @@ def _review(client: Client, place: str) -> wire.Reviewed | None:
 
 
 def _without_duplicates(proposals: Iterable[wire.Proposed]) -> tuple[wire.Proposed, ...]:
-    """Drop duplicates: proposals of the user wait in every workspace."""
+    """Return each proposal once: those for the user are listed in every workspace."""
     return tuple({(each.root, each.id): each for each in proposals}.values())
 
 
@@ -123,7 +126,7 @@ _ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
 
 
 def render_page(data: msgspec.Struct) -> str:
-    """Render the page as HTML with its data, script and style inside."""
+    """Render the page of `ui` as one HTML text with its data, script, style and policy inside."""
     script, style = "\n".join(map(_asset, SCRIPTS)), _asset(_STYLE)
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -134,17 +137,17 @@ def render_page(data: msgspec.Struct) -> str:
 
 
 def json_for_html(data: msgspec.Struct) -> str:
-    """Encode a value as JSON that is safe inside HTML."""
+    """Encode a struct as ASCII JSON that is safe inside an HTML element: `<`, `>` and `&` are escaped."""
     return json.dumps(plain_data(data), separators=(",", ":")).translate(_ESCAPED)
 
 
 def _asset(name: str) -> str:
-    """Read a file of the page from the package: script, style or HTML."""
+    """Read a source of the page of `ui` from the package: script, style or HTML."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
-    """Return the SHA-256 of a text, as a content security policy names it."""
+    """Return the SHA-256 of a script or style in the form of a content security policy."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -178,7 +181,7 @@ def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) ->
 
 
 def _write_page(path: str, content: bytes) -> None:
-    """Write the page atomically, readable by its owner alone. Raises Stop."""
+    """Write the page of `ui` atomically, readable by its owner alone. Raises Stop."""
     if os.path.isdir(path):
         raise Stop("usage", f"{path} is a directory; give --out FILE")
     folder = os.path.dirname(path)
@@ -198,7 +201,7 @@ def _write_page(path: str, content: bytes) -> None:
 
 
 def _open_in_browser(call: Invocation, path: str) -> bool:
-    """Open the page in a browser; return False without a screen or a browser."""
+    """Open the page of `ui` in a browser; return False without a screen or a browser, or if it failed."""
     is_mac = sys.platform == "darwin"
     if not is_mac and not (call.environ.get("DISPLAY") or call.environ.get("WAYLAND_DISPLAY")):
         return False

@@ -27,7 +27,7 @@ _MOST_DAYS = 90
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Submit messages to capture; a compaction or session end also empties the injected set."""
+    """Submit messages to capture; a compaction empties the injected sets, a session end ends the session."""
     daemon = context.daemon
     if place.off:
         daemon.metrics.captures_rejected += 1
@@ -54,7 +54,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
 
 
 async def pause(context: Context, request: wire.Pause) -> wire.Paused:
-    """Pause or resume capture and injection, for a repository or everywhere; it survives restarts."""
+    """Pause or resume capture and injection in a repository or everywhere; a pause drops messages."""
     top = None
     if not request.everywhere:
         place = await context.daemon.resolver.resolve(request.workspace)
@@ -71,7 +71,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
-    """List, show, retry or drop dead events, and events that wait for a folder."""
+    """List, show, retry or drop dead events, and all items that wait for a missing folder."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
     await context.daemon.state.wait_until_open()
@@ -147,12 +147,12 @@ async def _folder_problems_of_dead(items: Sequence[DeadLetter]) -> dict[str, str
 
 
 def _document_roots(item: DeadLetter) -> list[tuple[Root, str]]:
-    """Return the roots of a dead event's documents."""
+    """Return the roots of a dead event's documents, each with its stored identity."""
     return [(each.root, each.identity) for each in item.documents or ()]
 
 
 async def _drop_waiting(context: Context, waiting_id: str) -> bool:
-    """Drop an event, proposal or verb that waits for its folder."""
+    """Drop an event, proposal or unfinished verb that waits for its folder; False if there is none."""
     state = context.daemon.state
     if await context.daemon.capture.drop(waiting_id):
         return True
@@ -165,7 +165,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
 
 
 def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
-    """Return a dead event for a reply."""
+    """Return a dead event as a wire record, with the text of its conversation if asked."""
     event = item.event
     return wire.DeadEvent(
         id=event.id,
@@ -181,7 +181,7 @@ def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
 
 
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
-    """Return the calls and tokens of models by day, newest first, and their limits."""
+    """Return the models' calls and tokens by day, newest first, with today's total and the limits."""
     governor = context.daemon.governor
     return wire.Costs(
         days=governor.days(min(max(request.days, 1), _MOST_DAYS)),
@@ -198,7 +198,7 @@ async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
 
 
 async def capture_report(context: Context) -> wire.CaptureReport:
-    """Report counts and problems of capture, for `status`."""
+    """Report the state, counts, limits and problems of capture, for `status`."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
         daemon.capture.report(),
@@ -225,7 +225,7 @@ async def capture_report(context: Context) -> wire.CaptureReport:
 
 
 def _counts_by_root(waiting: Sequence[wire.DeadEvent]) -> tuple[wire.WaitsElsewhere, ...]:
-    """Return how many items wait for each missing root, with the reason."""
+    """Return how many events, proposals and steps wait for each missing root, with the reason."""
     reasons = {each.root: each.reason for each in waiting}
     counts = Counter((each.root, _COUNTED_AS.get(each.kind, "events")) for each in waiting)
     return tuple(

@@ -86,7 +86,7 @@ _RECEIPTS = 1000
 
 
 def _digest(request: wire.Request[Any]) -> str:
-    """Return the digest by which two requests with one key are the same."""
+    """Return the digest of a request without its id; two requests with one key must agree in it."""
     return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
 
 
@@ -130,7 +130,7 @@ class Dispatcher:
         self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
-        """Handle a hook's event; return the output for its harness."""
+        """Handle a harness's hook event; return the output for the harness."""
         return replace(await hook.hook(Context(self._daemon, monotonic()), request), id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
@@ -147,7 +147,7 @@ class Dispatcher:
         return replace(reply, id=request.id)
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
-        """Call the handler; a request with a key waits for an earlier one with the same key."""
+        """Call a request's handler; a request with a key waits for an earlier one with the same key."""
         if not (key := getattr(request, "key", "")) or request.only_shows:
             return await self._call_handler(request, Context(self._daemon, monotonic()))
         # A client may repeat a request that is being carried out: the second one waits.
@@ -155,7 +155,7 @@ class Dispatcher:
             return await self._carry_out_once(request, key)
 
     async def _carry_out_once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
-        """Call the handler for a request with a key; a repetition gets the first reply."""
+        """Call the handler for a request with a key, and keep the reply for repetitions. Raises Conflict."""
         digest = _digest(request)
         keyed = self._newest.get(key) or await self._stored_receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
@@ -174,7 +174,7 @@ class Dispatcher:
         return reply
 
     async def _stored_receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
-        """Return the receipt that an earlier daemon stored for a request key."""
+        """Return what an earlier daemon stored for a request key; None without it or if the writer has it."""
         if isinstance(request, _ON_RECORD):
             return None
         await self._state.wait_until_open()
@@ -205,12 +205,12 @@ class Dispatcher:
         return replace(reply, generation=token_of(self._daemon.epoch, generation))
 
     def _workspace_of(self, request: wire.Request[wire.Reply]) -> str:
-        """Return the workspace of a request; without one, the home with the user's own memories."""
+        """Return a request's workspace; if it may be left out and is, the user's home."""
         workspace: str = request.workspace  # type: ignore[attr-defined]
         return workspace or ("" if _is_required(type(request), "workspace") else self._resolver.home)
 
     async def _off_reason(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
-        """Return the reason why a part that the request needs is off here, or ""."""
+        """Return why a part that the request needs is off or paused in its workplace, or ""."""
         needs, state = request.needs, self._state
         off = self._daemon.disabled if "retrieval" in needs else ""
         off = off or (place.off if "memory" in needs else "")

@@ -34,7 +34,7 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
 
 
 async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
-    """Write new documents one by one; with `preview`, return the outcomes and write nothing."""
+    """Write new documents in pieces, one by one, and report outcomes; with `preview` write nothing."""
     outcomes, index, generation = await documents.ingest(
         context.daemon.memories,
         place,
@@ -50,7 +50,7 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
 async def list_documents(
     context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
-    """List a page of the documents, sorted by source."""
+    """Return a page of the workspace's documents, sorted by source, and their total number."""
     records, problem, index = await document_store.list_documents(context.daemon.memories, place)
     page = tuple(page_of(records, request.offset, request.limit))
     reply = wire.Documents(

@@ -41,7 +41,7 @@ async def try_all(context: Context, _: wire.Try) -> wire.Tried:
 
 
 async def _try_model(probe: Probe) -> wire.Trial:
-    """Make one test call to a model, and report time or failure."""
+    """Make one test call to a model, of at most 30 s; report its time, or the reason of its failure."""
     health, started, failure = probe.health, time.monotonic(), None
     try:
         await probe.call(started + _LONGEST_S)
@@ -64,7 +64,7 @@ _EVENTS_WAITING = 1024
 
 
 def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
-    """Greet a client, or refuse one with another protocol."""
+    """Greet a client with our version, or refuse one that speaks another protocol."""
     if not request.protocol_min <= wire.PROTOCOL_VERSION <= request.protocol_max:
         message = (
             f"this daemon speaks protocol {wire.PROTOCOL_VERSION}, the client {request.protocol_min} to "
@@ -75,7 +75,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
-    """Report the state of every part: if memory works, or why not."""
+    """Report the state of every part, all roots and the caller's workspace: if memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     state, indexer, refused, settings = (
         daemon.state,
@@ -141,13 +141,13 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
 
 
 def _gate_report(indexer: Indexer, config: Config) -> wire.GateReport:
-    """Report the state of the gate, and the reason if it is off."""
+    """Report the state of the gate for injections, with the reason if it is off, learning or failing."""
     state, reason = indexer.learner.state
     return wire.GateReport(state=state, reason=_no_gate_reason(config) if state == "off" else reason)
 
 
 def _no_gate_reason(config: Config) -> str:
-    """Return the reason in the configuration why there is no gate."""
+    """Return the reason in the configuration why no gate holds memories back from injections."""
     chosen = config.memory.retrieval_min_score
     return config.ungated_reason if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
 
@@ -182,7 +182,7 @@ def _watch_state(watcher: Watcher, root: Root) -> str:
 
 
 async def _root_report(context: Context, index: RootIndex) -> wire.RootReport:
-    """Report the memories, files, builds and trust of a root."""
+    """Report the memories, builds, problems, watching, trust and git handling of a root."""
     progress, cut = index.progress, index.builder.cut
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await trust_in_status(context, index)
@@ -227,7 +227,7 @@ async def _root_report(context: Context, index: RootIndex) -> wire.RootReport:
 
 
 async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tuple[wire.Rebuilt, int]:
-    """Reload a changed configuration, or else rescan the roots; `full` also embeds all texts anew."""
+    """Reload a changed configuration, else rescan the workspace's roots; `full` embeds all texts anew."""
     indexer, pipeline = context.daemon.indexer, context.daemon.capture
     if await context.daemon.reload():
         return wire.Rebuilt(status="not_ready", reason=wire.RELOADING)

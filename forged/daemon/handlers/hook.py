@@ -41,7 +41,7 @@ _FAILURES = frozenset({"timeout", "error"})
 
 
 class _HookCall(msgspec.Struct, frozen=True):
-    """A hook's event with its request, harness, session and workspace."""
+    """A harness's hook event with its request, harness, session and workplace."""
 
     context: Context
     request: wire.Hook
@@ -52,7 +52,7 @@ class _HookCall(msgspec.Struct, frozen=True):
 
 
 async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
-    """Handle a harness's event; return its output or failure. Raises InvalidRequest if that is unknown."""
+    """Handle a harness's event; return output or failure. Raises InvalidRequest for an unknown harness."""
     row = HOOKS.get(request.harness)
     if row is None:
         raise InvalidRequest(f"unknown harness {request.harness[:64]!r}; use one of {', '.join(HOOKS)}")
@@ -76,7 +76,7 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
 
 
 async def _resolve_call(context: Context, request: wire.Hook, row: Hooks, event: HookEvent) -> _HookCall:
-    """Find a hook's session and workspace. Raises Disabled, and drops messages, if memory is off."""
+    """Find a hook's session and workspace; if memory is off or paused, drop messages and raise Disabled."""
     daemon = context.daemon
     session = daemon.sessions.open(event.agent, event.session_id)
     if (known := session.messages) is not None:
@@ -155,7 +155,7 @@ async def _turn_end(call: _HookCall) -> bytes:
 
 
 async def _resume_unseen_turn(call: _HookCall) -> bool:
-    """Continue a turn that began before this daemon; return False if its prompt is unknown or too old."""
+    """Continue a turn from before this daemon's start; False if its prompt is unknown or too old."""
     event, daemon = call.event, call.context.daemon
     seen, path = call.request.seen, event.transcript_path
     written: tuple[Utterance, ...] = ()
@@ -170,7 +170,7 @@ async def _resume_unseen_turn(call: _HookCall) -> bool:
 
 
 def _transcript_tail(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
-    """Return the transcript's newest messages and the last prompt's time; nothing if not safe to use."""
+    """Return a transcript's newest messages and its last prompt's time; nothing if not safe to use."""
     event, daemon = call.event, call.context.daemon
     if not event.transcript_path or event.agent not in FORMATS:
         return (), 0.0
@@ -196,14 +196,14 @@ async def _compaction(call: _HookCall) -> bytes:
 
 
 async def _compacted(call: _HookCall) -> bytes:
-    """Capture messages, empty the injected sets, and inject memories after a compaction."""
+    """After a compaction capture the messages, empty the injected sets, and inject memories."""
     await _capture_new(call, "compaction")
     call.session.empty_injected_sets()
     return await _inject(call)
 
 
 async def _session_end(call: _HookCall) -> bytes:
-    """Capture the rest of a session, and end it."""
+    """Capture the rest of a session, and end it; one that was cleared cannot be resumed."""
     await _capture_new(call, "session_end")
     call.session.end(may_resume=call.event.kind == "session_end")
     return b""
@@ -221,7 +221,7 @@ _ANSWERS: Mapping[EventKind, Callable[[_HookCall], Awaitable[bytes]]] = {
 
 
 async def _inject(call: _HookCall) -> bytes:
-    """Retrieve for the newest prompt; return text for the model and lines for the person."""
+    """Retrieve memories for the newest prompt; return them and notices as the harness's output."""
     event, row, messages = call.event, call.row, call.session.messages
     if messages is None or not messages.messages or not takes_context(event, row):
         return b""
@@ -248,7 +248,7 @@ async def _inject(call: _HookCall) -> bytes:
 
 
 def _harness_budget(configured: int, row: Hooks) -> int:
-    """Return the token limit: the configured one, or less if the harness would cut the text."""
+    """Return the token limit of an injection: the configured one, or less if the harness would cut it."""
     most = row.most_characters // tokens.BYTES_PER_TOKEN
     return min(configured, most) if configured > 0 else most
 
@@ -262,7 +262,7 @@ def _version_notice(call: _HookCall) -> str:
 
 
 async def _capture_new(call: _HookCall, kind: Kind) -> None:
-    """Submit a session's new messages to capture; rejected ones are sent again with the next."""
+    """Submit a session's new messages to capture; if it rejects them, record that and keep them."""
     if (messages := call.session.messages) is not None:
         await call.context.daemon.sessions.capture_new(messages, kind, call.place)
         if messages.refusal:
@@ -277,7 +277,7 @@ def _record_failure(call: _HookCall, why: str) -> None:
 
 
 def agent_reports(context: Context) -> tuple[wire.AgentReport, ...]:
-    """Return the events and results of every agent's hooks, for `status`."""
+    """Return the last events, failures and today's counts of every agent's hooks, for `status`."""
     state = context.daemon.state
     today = state.agents.today
     kept = Counter(

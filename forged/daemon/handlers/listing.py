@@ -81,7 +81,7 @@ async def list_page(
 async def _file_paths(
     context: Context, place: Workplace, homes: Collection[VectorMap]
 ) -> dict[tuple[str, str], str]:
-    """Return the path of each memory's file, by top and id."""
+    """Return the path of each memory's file in these maps, by the top of its root and its id."""
     known, found = {each.top: each for each in place.roots}, dict[tuple[str, str], str]()
     for home in homes:
         root = known.get(home.root)
@@ -122,7 +122,7 @@ async def _resolve_view(
 
 
 async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...]) -> str:
-    """Return a sentence on ids that exist and are withheld, or ""."""
+    """Return a sentence on those of the named memories that exist but are withheld, or ""."""
     memories = context.daemon.memories
     withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
     there = [each for each in named if each in withheld]
@@ -131,6 +131,7 @@ async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...
 
 
 def _reply_status(view: View, found: bool) -> str:
+    """Return ok if something was found, not_ready before the first build, else empty."""
     if found:
         return "ok"
     return "not_ready" if view.waiting else "empty"
@@ -160,7 +161,7 @@ def _matching_rows(
 
 
 async def _maps_of_all_roots(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
-    """Return a map of each known root, read from disk; those of the workplace are among them."""
+    """Return a map of each root of the workplace and of all known repositories, read from disk."""
     await context.daemon.trust.wait_until_open()
     roots = dict.fromkeys(place.roots)
     for top in await context.daemon.trust.known_tops():
@@ -169,7 +170,7 @@ async def _maps_of_all_roots(context: Context, place: Workplace) -> tuple[Vector
 
 
 async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
-    """Return the roots at a top; none if its folder is gone or memory is off there."""
+    """Return the roots of a workplace at a top; none if its folder is gone or memory is off there."""
     try:
         place = await context.daemon.resolver.resolve(top)
     except ForgedError as error:

@@ -42,7 +42,7 @@ _UNREACHABLE = ("copies in version control history, clones and backups",)
 async def remember(
     context: Context, place: Workplace, request: wire.Remember
 ) -> wire.Remembered | tuple[wire.Remembered, int]:
-    """Write a memory, and reply when it is durable."""
+    """Write a memory to a root's files, or keep it for its session; reply when that is done."""
     daemon = context.daemon
     if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
         raise InvalidRequest("the files here belong to one user; leave user_id out, or give that user")
@@ -97,7 +97,7 @@ def _attributes_in(request: wire.Remember, names: Sequence[str], scope: str) -> 
 
 
 def _attribute_texts(request: wire.Remember) -> tuple[str, ...]:
-    """Return the texts among the attributes that a request sets."""
+    """Return the ids and metadata that a request sets, as texts to check. Raises InvalidRequest."""
     metadata = ""
     if request.metadata:
         if problem := metadata_problem(request.metadata):
@@ -107,7 +107,7 @@ def _attribute_texts(request: wire.Remember) -> tuple[str, ...]:
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
-    """Write a new version of a memory."""
+    """Write a new version of a memory with another text, category, cues, evidence or links."""
     change = versions.Revision(
         content=request.content,
         category=request.category,
@@ -136,7 +136,7 @@ def _related(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
 
 
 def _write_reply(written: Written, reason: str) -> wire.Remembered:
-    """Return the reply to a write."""
+    """Return the reply to a write: the memory's id, version and path, and if it existed or replaced any."""
     return wire.Remembered(
         memory_id=written.memory.id,
         version=written.memory.version,
@@ -154,7 +154,7 @@ def _write_reply(written: Written, reason: str) -> wire.Remembered:
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
-    """Move a memory (all versions, or one) to the trash or erase it; cut its text from messages."""
+    """Move a memory (all versions, or one) to the trash or erase it, and cut its text from messages."""
     memories = context.daemon.memories
     if request.scope in {"", Scope.SESSION}:
         cut = await removal.forget_in_session(memories, request.memory_id)
@@ -324,7 +324,7 @@ async def _restore_reply(
 
 
 def _trashed_record(group: Sequence[TrashEntry]) -> wire.Trashed:
-    """Return the versions of one memory in the trash for a reply."""
+    """Return the versions of one memory in the trash as a wire record, with reason and expiry."""
     newest = group[0]
     return wire.Trashed(
         id=newest.memory.id,

@@ -92,7 +92,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
 def _empty_reason(
     request: wire.Recall, found: SearchResult, here: Sequence[Scope], server: Sequence[Store]
 ) -> str:
-    """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
+    """Return why a recall found nothing; `here` are the scopes of this machine that may answer."""
     owners = {Scope.SESSION: request.session_id, Scope.AGENT: request.agent_id}
     named = [scope for scope in here if owners.get(scope, scope)]
     if not (named or server or Scope.ORG in request.scopes):
@@ -106,7 +106,7 @@ def _empty_reason(
 
 
 def _recalled_record(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
-    """Return a record with attributes; a piece of a document also names its document."""
+    """Return a recalled memory as a wire record with attributes; a piece also names its document."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
@@ -119,7 +119,7 @@ def _recalled_record(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryReco
 
 
 def _scopes_to_search(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """Return the scopes to search, in the order of equal results. Raises InvalidRequest without any."""
+    """Return the scopes that a recall searches, in the order of equal results. Raises InvalidRequest."""
     wanted = set(request.scopes or _FOUR)
     if not any(root.scope is Scope.REPO for root in place.roots):
         if wanted == {Scope.REPO}:
@@ -129,7 +129,7 @@ def _scopes_to_search(request: wire.Recall, place: Workplace) -> tuple[Scope, ..
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Return True if a scope may be searched: the user's by that user, the org's if its folder exists."""
+    """Return True if a recall may search a scope: the user's if it is that user, the org's if it exists."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)
@@ -146,7 +146,7 @@ def is_this_user(config: Config, user_id: str) -> bool:
 def _server_stores(
     daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
 ) -> tuple[Store, ...]:
-    """Return the stores of the team's server, if it has memories of the named owners."""
+    """Return the stores of the team's server for these scopes and named owners; none without a server."""
     if daemon.shared is None:
         return ()
     named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
@@ -155,7 +155,7 @@ def _server_stores(
 
 
 def _attribute_filter(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
-    """Return a filter of memories by importance and metadata; it runs for many, so it is quick."""
+    """Return a filter of memories by importance and metadata for a recall; it is called for many."""
     least, filters = daemon.config.scopes.min_importance, request.filters
     attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
@@ -234,7 +234,7 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 
 
 def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
-    """Yield the progress of synchronization for each scope and owner."""
+    """Yield the progress of machines' synchronization for each scope and owner."""
     for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,

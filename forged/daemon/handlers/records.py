@@ -31,7 +31,7 @@ _BUILT_IN = "builtin:"
 
 
 async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire.Learned:
-    """Submit messages of a past session to capture; report if the session is classified by now."""
+    """Submit a past session's messages to capture; report if it is classified now or still waits."""
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session needs an id; this one has none")
@@ -50,7 +50,7 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
 async def _submit_past_session(
     state: State, capture: CaptureService, metrics: Metrics, place: Workplace, request: wire.Learn
 ) -> str:
-    """Submit the messages of a past session to capture; return why they were refused, or ""."""
+    """Clean and submit the messages of a past session; return why they were refused, or ""."""
     if state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide on some of them in `forgectl review`"
     found = await clean_transcript(request.messages)
@@ -123,7 +123,7 @@ async def _page(
     request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
-    """Return a page of the entries that `listed` returns and a request asks for, and their total number."""
+    """Return a page of the log entries that `listed` gives and a request asks for, and their number."""
     since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.wait_until_open()
@@ -136,16 +136,17 @@ async def _page(
 
 
 def _entries_with_file(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
-    """Return the entries whose memory's file exists."""
+    """Return the entries of the capture log whose memory's file exists."""
     return frozenset(each for each in page if each.memory_id and _has_file(each))
 
 
 def _has_file(each: CaptureLogEntry) -> bool:
-    """Return True if the memory's file exists."""
+    """Return True if the file of a capture log entry's memory exists."""
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
 def _captured_entry(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
+    """Return an entry of the capture log as a wire record; `is_there`: its memory has a file."""
     fields = msgspec.structs.asdict(each)
     del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
@@ -153,6 +154,7 @@ def _captured_entry(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry
 
 
 def _injected_turn(each: InjectionRecord, state: State) -> wire.InjectedTurn:
+    """Return an injection as a wire record, with the number of sessions that found each memory."""
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,

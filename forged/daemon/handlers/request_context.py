@@ -44,7 +44,7 @@ _ADDED_S = 1.0
 
 
 class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Fixed facts of a daemon for `status`; `lacking` are the reasons for missing models."""
+    """Fixed facts of a daemon for `status`; `lacking` says why models or the shared server are missing."""
 
     socket: str
     build: str = ""
@@ -57,14 +57,14 @@ class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """One test call to a model, and the health of its endpoint; the call may raise ProviderError."""
+    """A test call to a model, which gets a deadline and may raise ProviderError, and the health to report."""
 
     health: EndpointHealth
     call: Callable[[float], Awaitable[object]]
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of a daemon for the handlers; `disabled` is the reason why retrieval is off, or ""."""
+    """All parts of a daemon, for the handlers; `disabled` is the reason why retrieval is off, or ""."""
 
     epoch: str
     config: config.Config
@@ -97,11 +97,11 @@ R = TypeVar("R", bound=Reply)
 
 
 class Disabled(ForgedError):  # noqa: N818 - reads as the state it names
-    """Raised if memory is off here; the reply has the status `disabled`, and the message as `reason`."""
+    """Raised if a needed part is off or paused here; the reply is `disabled`, its `reason` the message."""
 
 
 class KeyedRequest(msgspec.Struct):
-    """Key and digest of a request; `reply` is its sent reply, or the planned one after a kill."""
+    """Key and digest of a request that may be repeated, and its reply: sent, or planned before a kill."""
 
     key: str
     digest: str
@@ -110,25 +110,25 @@ class KeyedRequest(msgspec.Struct):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The daemon, the arrival of a request (monotonic clock), and its key, if it has one."""
+    """Context of one request for its handler: the daemon, arrival (monotonic clock), and key, if any."""
 
     daemon: Daemon
     arrived: float
     keyed: KeyedRequest | None = None
 
     def planned(self, kind: type[R]) -> R | None:
-        """Return the sent or planned reply of an earlier attempt; None for a new request."""
+        """Return the sent or planned reply of an earlier attempt of this request; None for a new one."""
         reply = None if self.keyed is None else self.keyed.reply
         return reply if isinstance(reply, kind) else None
 
     async def plan(self, reply: Reply) -> None:
-        """Store the planned reply on disk before the first step of a write. Raises StoreError."""
+        """Store a request's planned reply on disk before its first step of writing. Raises StoreError."""
         if (keyed := self.keyed) is not None:
             receipt = Receipt(keyed.digest, encode(without_texts(reply))[HEADER_BYTES:])
             await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
-        """Return the view that shows a generation and this daemon's additions; waits at most 5 s."""
+        """Return a workplace's view once it shows a generation and this daemon's additions, or after 6 s."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
         added = place.files.added_generation()
         if added > asked:
@@ -136,7 +136,7 @@ class Context(msgspec.Struct, frozen=True):
         return await place.files.view(asked, now + PATIENCE_S)
 
     def memory_record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
-        """Return a memory with its attributes; an agent's memory gets its agent from the root."""
+        """Return a stored memory as a wire record with attributes; an agent's memory gets its agent."""
         if home.scope == Scope.SESSION:
             return memory_record(home, found, facts_in_session(self.daemon.session_memories, found.id))
         facts, name = self.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
@@ -145,7 +145,7 @@ class Context(msgspec.Struct, frozen=True):
         return memory_record(home, found, facts)
 
     async def wait_until_resumed(self) -> None:
-        """Wait at most 5 s until interrupted operations are finished. Raises NotReady."""
+        """Wait at most 5 s until operations that a kill interrupted are finished. Raises NotReady."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self.daemon.state.intents.resumed.wait()
@@ -176,14 +176,14 @@ class DiskRefusals:
         self._tried: Sequence[str] = ()  # folders of the last failed trial
 
     async def try_out(self, folders: Sequence[str]) -> None:
-        """Write into each folder as a trial, and record the first failure; nothing is left there."""
+        """Write into each folder as a trial, and record a failure for `status`; nothing is left there."""
         refusals = await asyncio.to_thread(lambda: list(filter(None, map(_try_write, folders))))
         self._tried = folders if refusals else ()
         if refusals:
             self._note_refusal(_TRIAL, refusals[0])
 
     async def try_again(self) -> None:
-        """Repeat a failed trial, and drop its failure once all folders can be written."""
+        """Repeat a failed trial of folders, and drop its refusal once all can be written."""
         if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_try_write, self._tried))):
             self._note_success(_TRIAL)
 
@@ -201,13 +201,13 @@ class DiskRefusals:
             self._note_success(_verb(request))
 
     def _note_success(self, verb: str) -> None:
-        """Drop the refusal of a verb; without any left, count from zero."""
+        """Drop the refusal of a verb that succeeded; without any left, count from zero."""
         self._newest.pop(verb, None)
         if not self._newest:
             self._since.clear()
 
     def _note_refusal(self, verb: str, sentence: str) -> None:
-        """Count a refusal by its reason, and keep it as the newest of its verb."""
+        """Count a refused write by its reason, and keep its sentence as the newest of its verb."""
         message = sentence.lower()
         if any(words in message for words in _FULL):
             reason = "for a full disk"
@@ -225,7 +225,7 @@ class DiskRefusals:
 
     @property
     def sentence(self) -> str:
-        """Sentence on the refused writes, "" if there are none."""
+        """Sentence on the writes that the disk refused, with counts and the last one; "" without any."""
         if not self._newest:
             return ""
         verb, newest = next(reversed(self._newest.items()))
@@ -250,7 +250,7 @@ def _try_write(folder: str) -> str:
 
 
 def _disk_errors_in(reply: wire.Reply) -> tuple[str, ...]:
-    """Return the disk's errors that a reply reports for parts of a request."""
+    """Return the disk errors that a reply itself reports, as for parts of its request."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
@@ -260,7 +260,7 @@ def _disk_errors_in(reply: wire.Reply) -> tuple[str, ...]:
 
 
 def _is_stored(reply: wire.Reply) -> bool:
-    """Return True unless nothing went to disk: a capture may wait in memory, a text may exist already."""
+    """Return True if a reply says that something went to disk, which a capture or known text may not."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):

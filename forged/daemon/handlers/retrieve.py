@@ -18,7 +18,7 @@ from forged_client import protocol as wire
 
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
-    """Return the memories for one turn, as a text block for the prompt."""
+    """Return the memories for one turn of a session, as records and as a text block for the prompt."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     stores = context.daemon.resolver
@@ -61,7 +61,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
 
 
 async def answer_turn(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
-    """Retrieve for a turn unless cached, compose its reply, and return a due notice or ""."""
+    """Retrieve for a turn unless cached, compose its reply, count it, and return a due notice or ""."""
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)
@@ -81,14 +81,14 @@ async def answer_turn(context: Context, by: wire.Request[Any], turn: Turn, budge
 
 
 def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
-    """Return False if nothing is withheld and no exclude line was added, as for most turns."""
+    """Return False if no notice can be due: nothing is withheld, and no exclude line was added."""
     indexes = place.files.indexes
     some_withheld = not indexes or any(index.builder.withheld for index in indexes)
     return some_withheld or bool(daemon.trust.excluding.unreported)
 
 
 def _count_outcome(metrics: Metrics, turn: Turn) -> None:
-    """Count a retrieval in the metrics."""
+    """Count a turn's retrieval in the metrics, by its status, cache hit and missing hypotheses."""
     reply, is_cached = turn.composed, turn.is_cached
     status, _ = outcome(reply.answer, reply.block.included)
     metrics.retrieves += 1
@@ -108,7 +108,7 @@ def outcome(answer: Answer, included: int) -> tuple[str, str]:
 
 
 def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> float:
-    """Return the time (monotonic clock) until which an answer is useful."""
+    """Return the time (monotonic clock) of an answer's deadline: as asked, within the configured limit."""
     limit = place.settings.retrieval_timeout_s
     wanted = timeout_s or limit
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))

@@ -15,7 +15,7 @@ from forged_client import protocol as wire
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """Keep or drop proposals, accept withheld files, and list those that still wait."""
+    """Keep or drop proposals, accept withheld files, and list the proposals and files that still wait."""
     memories = context.daemon.memories
     await memories.trust.wait_until_open()
     place = await memories.resolver.resolve(request.workspace)
@@ -56,7 +56,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
 
 
 def _proposal_record(document: DecidedMemory) -> wire.Proposed:
-    """Return a waiting proposal as a message."""
+    """Return a proposal that waits for a decision as a wire record."""
     memory = document.memory
     return wire.Proposed(
         id=memory.id,

@@ -71,7 +71,7 @@ def _make_ask(context: Context, place: Workplace, text: str, *, top_k: int, toke
 async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
-    """Explain the last injection of a session, or what a query would find now."""
+    """Explain the last injection of a session, or what would be injected for a query now."""
     notice = await notice_for_reply(context, place)
     if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
@@ -103,7 +103,7 @@ def _cleared_sentence(count: int) -> str:
 
 
 def _visible_to_caller(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
-    """Return an answer without memories of other agents and sessions, and its included count."""
+    """Return an answer without memories of other agents and sessions, and how many shown are included."""
 
     def shows(scope: str, root: str) -> bool:
         if scope == Scope.AGENT:
@@ -125,7 +125,7 @@ def _visible_to_caller(answer: Answer, included: int, request: wire.Why) -> tupl
 
 
 def _explanation(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
-    """Return the explanation of an answer, and its generation."""
+    """Return an answer as an explanation, with omitted and rejected memories, and its generation."""
     status, reason = outcome(answer, included)
     reply = wire.Explained(
         status=status,
@@ -146,6 +146,6 @@ def _explanation(answer: Answer, included: int, *, at: str, notice: str) -> tupl
 
 
 def _rejected_record(out: Ranked) -> wire.Rejected:
-    """Return a rejected memory for a reply."""
+    """Return a memory that was rejected, with reason and evidence, as a wire record."""
     evidence = out.evidence if math.isfinite(out.evidence) else None
     return wire.Rejected(out.memory.id, out.root, out.memory.first_line, out.rejected, evidence)

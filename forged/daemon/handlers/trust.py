@@ -39,7 +39,7 @@ class FilesChanged(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
-    """Trust a repository's files, end the trust, or set if git may commit them; report the state."""
+    """Give, end or show trust in repositories' files, or change their exclusion from git; report it."""
     if request.action not in _ACTIONS:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use {', '.join(_ACTIONS)}")
     if request.mode not in ("", *MODES):
@@ -55,7 +55,7 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
 
 
 async def _carry_out_action(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
-    """Carry out the action of a request; return the roots that it concerns."""
+    """Carry out a request about trust (all but `unexclude`); return the roots that it concerns."""
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
         return await known.known_roots()
@@ -74,7 +74,7 @@ async def _carry_out_action(context: Context, request: wire.Trust) -> Sequence[K
 
 
 async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
-    """Set if git may commit the captures of a work tree. Raises InvalidRequest."""
+    """Set if git may commit the captured memories of a work tree. Raises InvalidRequest."""
     excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:
@@ -88,7 +88,7 @@ async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice
 
 
 async def _remove_exclude_lines(registry: TrustRegistry) -> wire.Trusted:
-    """Remove forged's line from the git exclude file of every repository; return the reply."""
+    """Remove forged's line from every repository's git exclude file; report done and left ones."""
     excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.remove_lines, everywhere=True))
     await excluding.save()
@@ -107,7 +107,7 @@ async def _trust_root(context: Context, root: Root, request: wire.Trust) -> Know
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """Accept withheld files that the request names, and list those that are left."""
+    """Accept the withheld files that a request names, or all, and list those that are left."""
     known = context.daemon.trust
     await known.wait_until_open()
     roots, _ = await _repository_roots(context, request.workspace)
@@ -153,7 +153,7 @@ def _drop_cached_answers(context: Context, known: KnownRoot) -> KnownRoot:
 def _select_files(
     withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
 ) -> list[wire.WithheldFile]:
-    """Return the files named by prefixes of ids or hashes. Raises MemoryNotFound unless `again`."""
+    """Return the withheld files that prefixes of ids or hashes name. Raises MemoryNotFound unless `again`."""
     chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
@@ -166,7 +166,7 @@ def _select_files(
 
 
 def _is_hash(name: str, sha256: str) -> bool:
-    """Return True if a name is a long enough beginning of a hash."""
+    """Return True if a name is a beginning of a file's hash, of at least 8 characters."""
     return len(name) >= _SHORTEST_HASH and sha256.startswith(name)
 
 
@@ -209,7 +209,7 @@ def withheld_sentence(known: KnownRoot, count: int) -> str:
 
 
 async def trust_in_status(context: Context, index: RootIndex) -> tuple[str, str]:
-    """Return the trust in a root in one word, and a sentence on its withheld files or ""."""
+    """Return the trust in a root in one word ("" if own), and a sentence on its withheld files or ""."""
     if index.root.is_own:
         return "", ""
     registry = context.daemon.trust
@@ -222,7 +222,7 @@ async def trust_in_status(context: Context, index: RootIndex) -> tuple[str, str]
 
 
 async def _root_trust(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
-    """Return the trust state of a root for a reply."""
+    """Return the trust in a root for a reply, with a sample of its withheld files."""
     files = _withheld_files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
@@ -242,13 +242,13 @@ async def _root_trust(registry: TrustRegistry, known: KnownRoot) -> wire.RootTru
 
 
 def _fingerprint(withheld: Iterable[wire.WithheldFile]) -> str:
-    """Return a digest of exactly these files with this content."""
+    """Return a digest of withheld files, equal only for the same paths with the same content."""
     listed = "\n".join(f"{each.sha256} {each.path}" for each in withheld)
     return hashlib.sha256(listed.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _check_unchanged(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
-    """Raise FilesChanged unless the withheld files are those that were shown."""
+    """Raise FilesChanged unless the withheld files are those that a person was shown, if any were."""
     if shown and shown != _fingerprint(withheld):
         raise FilesChanged(
             "the files have changed since they were shown; nothing was allowed, run the command again"
@@ -279,7 +279,7 @@ def _withheld_files(snapshot: Snapshot, admitted: Admitted) -> list[wire.Withhel
 
 
 def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str]) -> str:
-    """Return the effect of accepting a memory; `waiting` are the ids of the withheld ones."""
+    """Return in words the effect of accepting a withheld memory; `waiting` are the ids of all withheld."""
     effects = []
     if memory.id in counting:
         effects.append("replace the memory with the same id, if it is newer")

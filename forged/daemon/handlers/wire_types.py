@@ -26,7 +26,7 @@ _MOST_IN_PAGE = 1000
 
 
 def token_of(epoch: str, generation: int) -> str:
-    """Return a generation as clients hold it; `epoch` distinguishes runs of the daemon."""
+    """Return a generation number as clients hold it; `epoch` distinguishes runs of the daemon."""
     return f"{epoch}:{generation}"
 
 
@@ -40,7 +40,7 @@ def generation_of(epoch: str, token: str) -> int:
 
 
 class _FieldWords(NamedTuple):
-    """Valid words of a request's field, except its default; none if its values have such fields."""
+    """A field of a request, and the words valid in it; without words its values have such fields."""
 
     field: str
     default: object
@@ -63,7 +63,7 @@ def _checked_fields(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
 
 
 def check_words(given: msgspec.Struct) -> None:
-    """Refuse a request with a word that its field does not allow; drafts are checked when written.
+    """Refuse a request with a word that a field does not allow; drafts are checked when written.
 
     Raises InvalidRequest, and SecretFound for a word that must not be quoted.
     """
@@ -80,7 +80,7 @@ def check_words(given: msgspec.Struct) -> None:
 
 
 def _make_record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRecord:
-    """Return a memory with attributes as a wire record."""
+    """Return a memory with its attributes and `more` fields as a wire record."""
     return wire.MemoryRecord(
         **msgspec.structs.asdict(facts),
         id=each.id,
@@ -159,7 +159,7 @@ def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
 
 
 def unix_seconds(field: str, time: str) -> float:
-    """Return a time as Unix seconds, 0 for none. Raises InvalidRequest."""
+    """Return a field's time as Unix seconds, 0 for "". Raises InvalidRequest for anything else."""
     if time and not memory.time_ns(time):
         raise InvalidRequest(f"{field} {time[:64]!r} is not a time; write it like 2026-11-20T14:00:00Z")
     return memory.time_ns(time) / 1e9
@@ -169,13 +169,13 @@ _Item = TypeVar("_Item", bound=msgspec.Struct)
 
 
 def page_of(found: Sequence[_Item], offset: int, limit: int) -> Sequence[_Item]:
-    """Return up to `limit` items from `offset` on; at most 1,000."""
+    """Return up to `limit` of the found items from `offset` on; at most 1,000."""
     start = max(offset, 0)
     return found[start : start + min(max(limit, 0), _MOST_IN_PAGE)]
 
 
 def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
-    """Return as many items, from the front, as a reply frame surely holds; the caller asks for the rest."""
+    """Return as many items, from the front, as surely fit into a reply frame (half of its limit)."""
     room = wire.MAX_REPLY_BYTES // 2
     kept = []
     for item in items:

@@ -22,7 +22,7 @@ _LIST, _LOCK = "made.json", "lock"
 
 
 class EngineError(ForgedError):
-    """The engine cannot run here; the message is the reason."""
+    """onnxruntime cannot run the local model, or its graph cannot be built; the message is the reason."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
@@ -35,12 +35,12 @@ class ModelFiles(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the three names."""
+        """Return the names of the graph, the weights and the vocabulary's trie."""
         return self.graph, self.weights, self.words
 
 
 def load(folder: str, of: str) -> ModelFiles | None:
-    """Return the cached files if they come from `of` and are unchanged; else None."""
+    """Return the names of the cached model files if they come from `of` and are unchanged; else None."""
     try:
         with open(os.path.join(folder, _LIST), "rb") as file:
             found = msgspec.json.decode(file.read(), type=ModelFiles)
@@ -51,14 +51,14 @@ def load(folder: str, of: str) -> ModelFiles | None:
 
 
 def store(folder: str, ending: str, data: bytes) -> str:
-    """Store a file under the name of its hash, and return the name. Raises OSError."""
+    """Store data in the cache folder under the name of its hash, and return the name. Raises OSError."""
     name = f"{hashlib.sha256(data).hexdigest()}.{ending}"
     atomic.replace(os.path.join(folder, name), data)
     return name
 
 
 def publish(folder: str, all_of_it: ModelFiles) -> None:
-    """Write the list, and remove all other files: of an earlier list, and of killed writers.
+    """Write the list of a model's files, and remove all others: of an earlier list or killed writers.
 
     Call it inside `exclusive`. Raises OSError.
     """

@@ -21,7 +21,7 @@ from forged.models.e5.model_file import Blocks, Floats, ModelFile, Table
 
 
 def weights(blocks: Blocks) -> Floats:
-    """Return the weights of quantized blocks, as float32."""
+    """Return the weights of 4-bit quantized blocks as float32."""
     halves = blocks["halves"]
     both = np.concatenate([halves & 15, halves >> 4], axis=-1).astype(np.float32) - 8
     both *= blocks["scale"].astype(np.float32)[..., None]
@@ -50,7 +50,7 @@ class Tokenizer:
         self._scores = memoryview(table[3].view(np.float32))
 
     def __call__(self, text: str) -> list[int]:
-        """Return the numbers of the pieces of a text."""
+        """Return the numbers of a text's pieces in the vocabulary, after normalization."""
         text = _SPACES.sub(" ", text.translate(self._normaliser))
         text = text if text.startswith(" ") else f" {text}"
         return self._best_split(text.replace(" ", _SPACE))
@@ -93,10 +93,10 @@ _ERRORS_ONLY = 3
 
 
 class Encoder:
-    """Open e5 model; a call with texts returns one row of numbers for each."""
+    """The local model, open in onnxruntime; a call with texts returns one row of numbers for each."""
 
     def __init__(self, model: ModelFile, folder: str, made: ModelFiles) -> None:
-        """Open the cached files in the folder. Raises EngineError."""
+        """Open the converted model's files `made` in the cache folder. Raises EngineError."""
         try:
             table = np.load(os.path.join(folder, made.words), mmap_mode="r")
             session, self.version = _open_session(os.path.join(folder, made.graph))

@@ -77,7 +77,7 @@ class _GraphBuilder:
         return made.SerializeToString(deterministic=True), name, data
 
     def add_attention(self, value: str, norm: str, layer: str) -> str:
-        """Add the attention block of a layer to a value that was normed by `norm`."""
+        """Add a layer's attention block to a value normed by `norm`, with the residual sum and its norm."""
         parts = [f"{layer}{part}" for part in "qkv"]
         self.add_node(
             "Split", self.add_product_of_normed(value, norm, parts), out=parts, axis=-1, num_outputs=3
@@ -88,7 +88,7 @@ class _GraphBuilder:
         return self.add_residual_norm(value, out, f"{layer}aln")
 
     def add_feed_forward(self, value: str, norm: str, layer: int) -> str:
-        """Add the feed-forward block of a layer to a value that was normed by `norm`."""
+        """Add a layer's feed-forward block to a value normed by `norm`, with residual sum and norm."""
         name, matrix = f"l{layer}.fo", self.matrix(f"l{layer}.fo")
         inner = self.add_node(
             "Gelu", self.add_product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in"
@@ -110,7 +110,7 @@ class _GraphBuilder:
         return self.add_product(even, self.matrix(*names) * spans, names[0], added)
 
     def add_product_with_outlier(self, value: str, matrix: Floats, name: str, loud: int) -> str:
-        """Add a product whose outlier activation is multiplied separately."""
+        """Add a product with a matrix whose outlier activation is multiplied apart, which keeps precision."""
         quiet = np.ones(matrix.shape[1], np.float32)
         column, quiet[loud] = matrix[:, loud].copy(), 0
         where = self.add_constant(f"{name}.where", np.array([loud]))
@@ -120,7 +120,7 @@ class _GraphBuilder:
         return self.add_node("Add", self.add_product(rest, matrix * quiet, name), apart, out=f"{name}.both")
 
     def add_product(self, value: str, matrix: Floats, name: str, added: Floats | None = None) -> str:
-        """Add a product with a matrix that is quantized to int8."""
+        """Add the product of a value and a matrix, quantized to int8, plus `added` or the bias of `name`."""
         scales = np.abs(matrix).max(axis=1) / _MOST
         added = self._model.floats(f"{name}.b") if added is None else added
         inputs = (
@@ -132,7 +132,7 @@ class _GraphBuilder:
         return self.add_node("DynamicQuantizeMatMul", value, *inputs, out=f"{name}.product", domain=_ORT)
 
     def matrix(self, *names: str) -> Floats:
-        """Return the matrices of these names, one below the other."""
+        """Return the named matrices of the model file as float32, one below the other."""
         rows = [(name, len(self._model.floats(f"{name}.b"))) for name in names]
         return np.concatenate([weights(self._model.blocks(f"{name}.w", count)) for name, count in rows])
 
@@ -143,7 +143,7 @@ class _GraphBuilder:
         return self.add_node("SkipLayerNormalization", *inputs, out=f"{norm}.sum", **settings)
 
     def add_norm(self, value: str, norm: str) -> str:
-        """Add a value normed by `norm`."""
+        """Add the layer normalization of a value, with the weight and bias of `norm`."""
         settings = {"epsilon": self._model.epsilon}
         return self.add_node(
             "LayerNormalization", value, *self.add_norm_constants(norm), out=f"{norm}.normed", **settings

@@ -39,7 +39,7 @@ class GraphBuild:
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self, model: str, folder: str, of: str) -> None:
-        """Convert this model file into this folder and return when it is cached. Raises EngineError."""
+        """Convert a model file into the cache folder, in a process of its own. Raises EngineError."""
         command = [sys.executable, "-P", "-m", __name__, model, folder, of]
         with self._lock:
             if self.stopped:
@@ -61,7 +61,7 @@ class GraphBuild:
             raise EngineError(_last_line(output) or f"its maker ended with {process.returncode}")
 
     def stop(self) -> None:
-        """End the process and start no more; a partial result is never used."""
+        """End the process that converts and start no more; a partial result is never used."""
         with self._lock:
             self.stopped = True
             if self._process is not None and self._process.poll() is None:
@@ -69,7 +69,7 @@ class GraphBuild:
 
 
 def open_encoder(path: str, folder: str, of: str, build: GraphBuild) -> Encoder:
-    """Open the cached model, and convert it first if it is absent. Raises EngineError."""
+    """Open the cached local model, and convert it first if it is absent. Raises EngineError."""
     found = cache.load(folder, of)
     if found is None:
         build.make(path, folder, of)
@@ -80,7 +80,7 @@ def open_encoder(path: str, folder: str, of: str, build: GraphBuild) -> Encoder:
 
 
 def main(model: str, folder: str, of: str) -> None:
-    """Convert the model, unless another process has done so. Raises OSError and ImportError."""
+    """Convert the model at low priority, unless another process has. Raises OSError and ImportError."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     with cache.exclusive(folder):

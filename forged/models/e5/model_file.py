@@ -57,12 +57,12 @@ class ModelFile:
         return self._bytes[offset : offset + length].view("<f4")
 
     def blocks(self, name: str, rows: int) -> Blocks:
-        """Return the rows of a matrix, as they are in the file."""
+        """Return the rows of a matrix as quantized blocks, as they are in the file."""
         offset, length = self._places[name]
         return self._bytes[offset : offset + length].view(_BLOCK).reshape(rows, -1)
 
     def normaliser(self) -> dict[int, str]:
-        """Return the replacements of characters before the vocabulary is searched."""
+        """Return the replacement of each character, for a text before the vocabulary is searched for it."""
         data, at, normals = self._normaliser.tobytes(), 0, dict[int, str]()
         for _ in range(self._normals):
             character, count = struct.unpack_from("<IB", data, at)
@@ -88,7 +88,7 @@ class ModelFile:
 
 
 def vocabulary_trie(model: ModelFile) -> Table:
-    """Return the trie of all pieces except the one for unknown characters."""
+    """Return the trie of all pieces of the vocabulary, except the one for unknown characters."""
     offsets, blob = model.offsets.astype(np.int64), model.pieces.tobytes()
     numbers = [n for n in range(len(model.scores)) if n != model.unknown and offsets[n] < offsets[n + 1]]
     pieces = np.array([blob[offsets[n] : offsets[n + 1]] for n in numbers])

@@ -51,7 +51,7 @@ class ProgramRow(msgspec.Struct, frozen=True):
 
 
 class ProgramCall(msgspec.Struct, frozen=True):
-    """Command, environment and standard input (`text`) of one process."""
+    """One process to run for a prompt: its command, environment and standard input (`text`)."""
 
     command: tuple[str, ...]
     env: dict[str, str]
@@ -85,7 +85,7 @@ def build_call(program: Program, system: str, user: str, folder: str) -> Program
 
 
 def environment(program: Program, row: ProgramRow) -> dict[str, str]:
-    """Return the program's environment; FORGED_BYPASS keeps its children without memory."""
+    """Return a program's environment: known variables, its key, and FORGED_BYPASS against own memories."""
     seen = {
         name: value
         for name, value in program.env.items()
@@ -98,7 +98,7 @@ def environment(program: Program, row: ProgramRow) -> dict[str, str]:
 
 
 class ProgramChat:
-    """`ChatModel` over a program; the schema is only in the instruction, and nothing is streamed."""
+    """`ChatModel` over a program, one process a prompt; schema in the instruction only, no streaming."""
 
     def __init__(
         self, program: Program, scratch: str, *, egress: EgressGuard, health: EndpointHealth | None = None
@@ -110,7 +110,7 @@ class ProgramChat:
         self.health = health or EndpointHealth()
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply as `ChatModel`. Never takes longer than `deadline` and half a second."""
+        """Run the program on a prompt and return its reply, at most half a second after `deadline`."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise self._timeout_error()
@@ -134,7 +134,7 @@ class ProgramChat:
         """Do nothing: no state is kept between calls."""
 
     async def _run_program(self, prompt: Prompt) -> Completion:
-        """Run the program on the redacted prompt in a new folder, and return its completion."""
+        """Redact and check the prompt, run the program on it in a new folder, and return the completion."""
         name, purpose = self._program.name, prompt.purpose
         self._check_program(purpose.tops)
         system, user = map(sendable, await self._egress.cleared((prompt.system, prompt.user)))

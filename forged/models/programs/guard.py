@@ -21,7 +21,7 @@ _NOT_STARTED = 127
 
 
 def main(pipe: int, folder: str, command: list[str]) -> int:
-    """Run the program and return its exit code; leave no process and no folder."""
+    """Run the program until it or the caller ends; return its exit code, and leave no process or folder."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(pipe, False)

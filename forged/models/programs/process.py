@@ -27,7 +27,7 @@ _FORGOTTEN_S = 86_400.0
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """Exit code of a program (negative: a signal), its output and its error output.
+    """Result of a program: exit code (negative: a signal), output and error output.
 
     `printed` is None if the output was too long.
     """
@@ -39,7 +39,7 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def call_folder(scratch: str) -> Iterator[str]:
-    """Yield a new private folder in `scratch`, and remove it afterwards. Raises OSError.
+    """Yield a new private folder in `scratch`, removed afterwards; remove old ones. Raises OSError.
 
     The folder has the directories `work` and `tmp`. Folders that a crash left are removed after a day.
     """
@@ -91,7 +91,7 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
 
 
 class _GuardProtocol(asyncio.SubprocessProtocol):
-    """Protocol of the guard process: writes its input and collects its output.
+    """Protocol of the guard process: writes the text to its input, and collects its output up to a limit.
 
     Output beyond the limit is dropped, except one chunk that shows the excess.
     """
@@ -111,7 +111,7 @@ class _GuardProtocol(asyncio.SubprocessProtocol):
         its_input.write_eof()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Collect output, up to the limit and one chunk more."""
+        """Collect output and error output, each up to its limit and one chunk more."""
         kept = self.printed if fd == 1 else self.complained
         if len(kept) <= self._streams[fd]:
             kept += data
@@ -123,5 +123,5 @@ class _GuardProtocol(asyncio.SubprocessProtocol):
             self.read.set()
 
     def process_exited(self) -> None:
-        """Set `ended`."""
+        """Set `ended`, for which the call waits."""
         self.ended.set()

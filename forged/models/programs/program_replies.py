@@ -43,7 +43,7 @@ _NOT_STARTED = 127
 
 
 class ProgramReply(msgspec.Struct, frozen=True):
-    """Content of a program's output; `error` is a sentence, `status` an HTTP status in it."""
+    """Parsed output of a program: its text and tokens, or `error`, a sentence, with an HTTP `status`."""
 
     text: str = ""
     error: str = ""
@@ -53,7 +53,7 @@ class ProgramReply(msgspec.Struct, frozen=True):
 
 
 def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, ...]) -> Completion:
-    """Return the reply as a completion, which has a failure if it is empty. Raises ProviderError."""
+    """Parse a program's output by its form into a completion, failed if empty. Raises ProviderError."""
     if ended.printed is None:
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
     reply = _FORMS[form](_plain_text(ended.printed))
@@ -74,7 +74,7 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
 
 
 def _make_error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
-    """Return the failure as an error that repeats no text that was sent."""
+    """Return a program's failure as an error with its reason, which repeats no text that was sent."""
     status = reply.status or _http_status(reply.error)
     if code == _NOT_STARTED:
         return ProviderError(
@@ -126,7 +126,7 @@ def _plain_text(printed: bytes) -> str:
 
 
 class _TokenCounts(msgspec.Struct, frozen=True):
-    """Token counts, by every name that they have in these formats."""
+    """Token counts, by every name that they have in the output formats of the programs."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -270,12 +270,12 @@ def _parse_text(printed: str) -> ProgramReply:
 
 
 def _unknown_format(printed: str) -> ProgramReply:
-    """Return an error for output in another format, with its text as the sentence."""
+    """Return a reply whose error is the whole output, for output that has another format."""
     return ProgramReply(error=printed.strip())
 
 
 def _decode_documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
-    """Yield the JSON documents of this kind: from the first brace to the end, or line by line."""
+    """Yield the JSON documents of a type in an output: from the first brace to the end, or line by line."""
     decode = msgspec.json.Decoder(kind).decode
     start = printed.find("{")
     whole = printed[start:] if start >= 0 else ""

@@ -127,7 +127,7 @@ def kind_of_assignment(found: re.Match[str]) -> str:
 
 
 def _takes_chosen(found: re.Match[str], *, is_loose: bool, is_given: bool) -> bool:
-    """Return True if a value that a person chose counts as a secret here."""
+    """Return True if even a value that a person chose, not a random one, is a secret after this name."""
     return (is_given or not is_loose) and found["word"].lower() not in _COMMON
 
 
@@ -143,7 +143,7 @@ def _raw_value(text: str, start: int, limit: int) -> str:
 
 
 def _is_option(before: str) -> bool:
-    """Return True if the name is part of `--an-option` or a line of `.netrc`."""
+    """Return True if the name belongs to `--an-option`, by the text before, or to a line of `.netrc`."""
     return before[len(before.rstrip(_NAME_CHARACTERS)) :].startswith("-") or " login " in before
 
 
@@ -164,7 +164,7 @@ def _is_telling(found: re.Match[str], before: str, value: str) -> bool:
 
 
 def _is_cipher_key(found: re.Match[str], before: str, value: str) -> bool:
-    """Return True for a key by the length of its value; JSON's `"key": ...` is any key."""
+    """Return True if a value after a bare `key` is a cipher key, by its length and the words before."""
     if found["tail"] or _CIPHER_KEY.fullmatch(value) is None:
         return False
     words_before = _WORDS.findall(before[len(before.rstrip(_NAME_CHARACTERS + ".")) :])

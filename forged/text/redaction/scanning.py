@@ -44,7 +44,7 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 class _SecretHit(msgspec.Struct, frozen=True, order=True):
-    """Secret that was found in a text: start, end and shape."""
+    """Secret that was found in a text: start, end, shape, and `is_token` for a vendor's token."""
 
     start: int
     stop: int
@@ -132,7 +132,7 @@ def _hits_within(text: str) -> Iterator[_SecretHit]:
 def _hits_at(
     shape: Shape, anchor: str, text: str, haystack: str, *, is_token: bool = False
 ) -> Iterator[_SecretHit]:
-    """Yield the secrets of one shape at each of its anchor's places in `haystack`, the folded text."""
+    """Yield the secrets of one shape where its anchor occurs in `haystack`: the text, or it in lower case."""
     at = haystack.find(anchor)
     while at >= 0:
         end = at + 1
@@ -201,7 +201,7 @@ class _JoinedText(msgspec.Struct, frozen=True):
         return self.cuts[bisect_right(self.places, start) : bisect_left(self.places, stop)]
 
     def tail(self, stop: int) -> str:
-        """Return the text between the last break before an index and the index."""
+        """Return the part of the joined text between the last break before an index and the index."""
         return self.text[self.places[bisect_left(self.places, stop) - 1] : stop]
 
     def end_in_original(self, place: int) -> int:
@@ -213,7 +213,7 @@ class _JoinedText(msgspec.Struct, frozen=True):
         return self._origin(place, bisect_right(self.places, place) - 1)
 
     def _origin(self, place: int, last: int) -> int:
-        """Return the original index of a place, after the cut number `last`."""
+        """Return the index in the original text of a place in the joined text, after cut number `last`."""
         if last < 0:
             return place
         cut = self.cuts[last]
@@ -251,7 +251,7 @@ def _with_far_stretches(breaks: Sequence[_TextCut], size: int) -> Iterator[_Text
 
 
 def _breaks(text: str) -> Iterator[_TextCut]:
-    """Yield the breaks of a text in order."""
+    """Yield the line ends and joints of strings that a secret value may cross, in order."""
     has_strings = (
         '"' in text or "`" in text or ("'" in text and [quote for quote in _SINGLE if quote in text])
     )
@@ -267,7 +267,7 @@ def _breaks(text: str) -> Iterator[_TextCut]:
 
 
 def _between_strings(text: str) -> Iterator[_TextCut]:
-    """Yield the breaks between joined strings."""
+    """Yield the joints of adjoining string literals that a secret value may cross."""
     for found in _STRINGS.finditer(text):
         start, stop = found.span()
         while start and text[start - 1] == "\\":
@@ -277,7 +277,7 @@ def _between_strings(text: str) -> Iterator[_TextCut]:
 
 
 def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_TextCut]:
-    """Yield the line ends that a value may cross."""
+    """Yield the line ends, plain or escaped, that a secret value may cross."""
     for found in ends.finditer(text):
         start, stop = found.span()
         line = text[max(0, start - _PIECE) : start]
@@ -292,7 +292,7 @@ def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_TextCut]:
 
 
 def _is_like_a_key(before: str, after: str) -> bool:
-    """Return True if one piece is no word, or they are capitals as in some keys."""
+    """Return True if the pieces before and after a line end look like a key's: odd, or all capitals."""
     return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
 
 

@@ -187,7 +187,7 @@ _PRIVATE_PART = re.compile(
 
 
 def _json_key(found: re.Match[str]) -> Span | None:
-    """Return the range from the first to the last private number of a JSON key."""
+    """Return the range from the first to the last private number of a JSON web key, None without any."""
     text, at = found.string, found.start()
     first, last = max(0, at - _LONGEST_JSON_KEY), found.end() + _LONGEST_JSON_KEY
     start = max(text.rfind("{", first, at), text.rfind("kty", first, at), first)
@@ -214,7 +214,7 @@ def _echoed_key(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
-    """Return the range of the group `secret` if it looks random."""
+    """Return the range of the value in group `secret` if it looks random, else None."""
     return value_range(found) if is_random(found["secret"]) else None
 
 
@@ -308,12 +308,12 @@ def _connection_password(found: re.Match[str]) -> Span | None:
 
 
 def _unless_stand_in(found: re.Match[str]) -> Span | None:
-    """Return the range of a match's value, which may be any word, unless it is a placeholder."""
+    """Return the range of a password, which may be any word, unless it is a placeholder or filler."""
     return None if _is_stand_in(found["secret"]) else value_range(found)
 
 
 def _is_stand_in(value: str) -> bool:
-    """Return True for a placeholder, a reference or code; in a manual, capitals alone are one."""
+    """Return True for a value that is a placeholder, a reference, code, or letters in capitals only."""
     return (
         value.lower() in _STAND_INS
         or is_reference(value)
@@ -331,7 +331,7 @@ _SAID = re.compile(
 
 
 def _word_before_name(found: re.Match[str]) -> Span | None:
-    """Return the range of the word before "as the password", unless it is a plain one."""
+    """Return the range of a password before "as the password", unless it is a plain word."""
     start = max(0, found.start() - 120)
     said = _SAID.search(" " + found.string[start : found.start()])
     if said is None or not (is_chosen(said["secret"]) or is_random(said["secret"])):

@@ -74,7 +74,7 @@ def is_chosen(value: str) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Return True for letters with capitals inside words."""
+    """Return True for at least 8 characters with digits or capitals inside words, as in a password."""
     if len(value) < 8:
         return False
     capitals = sum(map(str.isupper, value))
@@ -97,6 +97,6 @@ def is_code(value: str) -> bool:
 
 
 def _entropy(value: str) -> float:
-    """Return the bits per character."""
+    """Return the entropy of a value's characters, in bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())

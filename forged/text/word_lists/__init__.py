@@ -11,7 +11,7 @@ import re
 
 
 def lists(name: str) -> dict[str, str]:
-    """Return the lists of a file by name, each as a text; `split()` gives its words."""
+    """Return the lists of the file NAME.txt by name, each as a text; `split()` gives its words."""
     with open(os.path.join(os.path.dirname(__file__), f"{name}.txt"), encoding="utf-8") as file:
         _, *parts = re.split(r"^\[(\w+)\]\n", file.read(), flags=re.MULTILINE)
     return {each: text.strip() for each, text in zip(parts[::2], parts[1::2], strict=True)}
