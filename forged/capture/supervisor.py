@@ -276,7 +276,7 @@ class Supervisor:
         self.problem = ""
 
     def want(self) -> None:
-        """Start the first worker now instead of after a pause, as a task will come soon."""
+        """Start the first worker now, not after the delay at daemon start, as a task will come soon."""
         self._wanted.set()
 
     def give(self, task: Task, limit_s: float) -> None:

@@ -56,7 +56,7 @@ class HeadList(msgspec.Struct, frozen=True, eq=False):
 
 
 class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """All searchable memories of one root, with their indexes and version chains.
+    """Frozen snapshot of a root's searchable memories, with dense and lexical indexes, version chains.
 
     `memories` are all that are visible, sorted by unique id. A row is a place in the parts, one after the
     other. Each of `memories` has one row; all other rows are gone.

@@ -166,7 +166,7 @@ class SessionMessages:
     # --- capture ----------------------------------------------------------------------------------------
 
     def uncaptured(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
-        """Return the session's messages to capture, each with the time of its prompt or 0; or nothing.
+        """Return new messages after up to 8 earlier ones, each with its prompt's time or 0; () if none new.
 
         Some older messages precede the new ones, so that capture recognises the session. `whole`: all
         messages, for a compaction.

@@ -261,7 +261,7 @@ class Injections(Rows[InjectionRecord]):
         self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
-        """Remove these memories of a root from all records, durably. Raises StoreError."""
+        """Remove these memories of a root from all injection records, durably. Raises StoreError."""
         changed: dict[str, InjectionRecord | None] = {}
         for key, each in self.items():
             left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)

@@ -45,7 +45,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnrecordedFile(msgspec.Struct, frozen=True):
-    """A memory file without a record, to be judged: path, hash, and inode, size and mtime as read."""
+    """Memory file without a record, to be judged: path, hash; inode, size, mtime to match git's index."""
 
     path: str
     sha256: str

@@ -266,7 +266,7 @@ class Writer:
 
 
 class _RootQueue(msgspec.Struct, frozen=True):
-    """Writer of one root, and the queue of its requests."""
+    """`RootWriter` of one root, and the group commit that batches its waiting write requests."""
 
     writer: RootWriter
     together: GroupCommit[_Item, Written | StoreError]
