@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -77,7 +78,8 @@ class Place:
     def stop(self) -> None:
         """End what still runs for this person."""
         for pid in self.daemons():
-            os.kill(pid, 15)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(pid, 15)
         for pid in self.daemons():
             wait_for_end(pid)
 

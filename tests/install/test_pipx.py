@@ -1,4 +1,4 @@
-"""README's line for pipx, with a pipx of its own."""
+"""The line for pipx on the page on upgrades, with a pipx of its own."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def installed(person: Place, checkout: Path, tmp_path_factory: pytest.TempPathFa
     tools = tmp_path_factory.mktemp("tools")
     person.run(f"{sys.executable} -m venv {tools}\n{tools}/bin/pip install pipx", checkout)
     owner = Place(person.home, f"{person.home}/.local/bin:{tools}/bin:{person.path}")
-    owner.run(blocks("README.md", "Install")[1], checkout)
+    owner.run(blocks(PAGE, "Install")[1], checkout)
     return owner
 
 
 def test_pipx_installs_a_forgectl_that_works(installed, work):
     printed = installed.run(blocks("README.md", "Daily use")[0], work)
 
-    assert "> Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
-    assert "local:multilingual-e5-small" in printed
+    assert printed.count("Migrations run with atlas; goose is gone.") == 2  # by `search` and by `why`
+    assert "local:multilingual-e5-small" in installed.run("forgectl status --all", work)
 
 
 def test_pipx_takes_it_away_again(installed, work):

@@ -15,7 +15,7 @@ from tests.install.conftest import REPO, Place, blocks
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import needs_user_manager, user_manager
 
-PAGE = "forged/docs/upgrade.md"
+PAGE, CLIENT = "forged/docs/upgrade.md", "forged/docs/client.md"
 NEWER = "0.1.1.dev1"
 PAGES = sorted(page.stem for page in (REPO / "forged" / "docs").glob("*.md"))
 
@@ -31,8 +31,8 @@ def installed(person: Place, checkout: Path) -> Place:
 def test_daily_use_finds_what_was_remembered(installed, work):
     printed = installed.run(blocks("README.md", "Daily use")[0], work)
 
-    assert "\n> Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
-    assert f"  repo  {work}\n" in printed
+    assert printed.count("Migrations run with atlas; goose is gone.") == 2  # by `search` and by `why`
+    assert f"on in {work}; no problems\n" in printed
     assert [file.suffix for file in (work / ".forge" / "memory").iterdir()] == [".md"]
 
 
@@ -60,29 +60,32 @@ def test_completion_knows_the_verbs(installed, work):
 
 
 def test_an_agent_needs_the_client_alone(installed, checkout, work, tmp_path):
-    """In an environment that has nothing else, README's lines get the block from the daemon that runs."""
+    """In an environment without other packages, the page's lines get the block from the running daemon."""
     environment = tmp_path / "agent"
     agent = Place(installed.home, f"{environment}/bin:/usr/bin:/bin")
     agent.run(f"python3 -m venv {environment}", tmp_path)
     agent.run("pip install -c constraints.txt ./client", checkout)
-    code = blocks("README.md", "Daily use", "python")[0].replace("/path/to/repo", str(work))
-    messages = [{"role": "user", "content": "How do we run migrations?"}]
-    (tmp_path / "agent.py").write_text(
-        f"messages = {messages}\n{code}\nprint(block)\nprint(observer.close(10))\n"
+    before, after = (
+        blocks(CLIENT, f"{when} a turn", "python")[0].replace("/home/me/project", str(work))
+        for when in ("Before", "After")
     )
+    *after, close = after.splitlines()
+    assert close.startswith("observer.close()")
+    script = [before, *after, "print(prompt_block)", "print(observer.close(10))"]
+    (tmp_path / "agent.py").write_text("\n".join(script))
 
     packages = {each["name"] for each in json.loads(agent.run("pip list --format json", tmp_path))}
     printed = agent.run("python agent.py", tmp_path)
 
     assert packages - {"pip", "setuptools"} == {"msgspec", "forged-memory-client"}
-    assert "Database migrations run with atlas" in printed
+    assert "Migrations run with atlas" in printed
     assert printed.endswith("True\n")
 
 
-def test_readmes_last_commands_show_the_log_and_restart_and_stop_the_daemon(installed, work):
+def test_logs_restart_and_stop_show_the_log_and_end_the_daemon(installed, work):
     assert installed.daemons()
 
-    printed = installed.run(blocks("README.md", "Stop, upgrade, uninstall")[0], work)
+    printed = installed.run("forgectl logs\nforgectl restart\nforgectl stop", work)
 
     assert " serving socket=" in printed
     assert "stopped forged, pid " in printed
@@ -135,7 +138,10 @@ def service_of(installed: Place) -> bool:
 
 
 def test_the_page_installs_as_readme_does():
-    assert blocks(PAGE, "Install") == blocks("README.md", "Install")
+    by_make, by_pipx = blocks(PAGE, "Install")
+
+    assert [by_make] == blocks("README.md", "Install")
+    assert f"With pipx: `{by_pipx.strip()}`" in (REPO / "README.md").read_text()
 
 
 def test_an_upgrade_is_taken_up_by_a_restart_and_reported_until_then(installed, checkout, work, tmp_path):
@@ -156,7 +162,7 @@ def test_an_upgrade_is_taken_up_by_a_restart_and_reported_until_then(installed, 
     assert f"this forgectl is {NEWER}; `forgectl restart`" in reported
     assert str(before) in restarted
     assert before not in installed.daemons()
-    assert f"forged {NEWER}, pid " in installed.run("forgectl status", work)
+    assert f"forged {NEWER}, pid " in installed.run("forgectl status --all", work)
     assert installed.run("forgectl ping 2>&1", work) == "pong\n"
 
 

@@ -88,5 +88,5 @@ def test_what_the_wheels_install_works_by_words_alone(person, wheels, work, tmp_
     owner.run('forgectl remember "Migrations run with atlas." --category project-conventions', work)
 
     assert "Migrations run with atlas." in owner.run("forgectl search migrations", work)
-    assert "builtin:lexical" in owner.run("forgectl status", work)
+    assert "builtin:lexical" in owner.run("forgectl status --all", work)
     assert owner.run("forgectl docs", work).startswith("agents")
