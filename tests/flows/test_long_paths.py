@@ -130,7 +130,7 @@ def test_every_client_finds_the_one_daemon_and_it_ends_as_any_other(person):
     injected = person.hook("UserPromptSubmit", prompt="How are releases cut with make dist?")
     with started(person.repo, person.env, "claude") as agent:
         listed = agent.tool("list_memories")
-    status, doctor = person.forgectl("status"), person.run(FORGECTL, "doctor", code=0)
+    status, doctor = person.forgectl("status", "--all"), person.run(FORGECTL, "doctor", code=0)
     person.forgectl("ping")
     person.forgectl("restart")
     after = person.forgectl("status", "--json")
