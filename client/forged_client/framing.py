@@ -17,6 +17,7 @@ import msgspec
 
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import REPLIES, REQUESTS, R, Reply, Request
+from forged_client.typed import resolved
 
 HEADER_BYTES = 4
 BUFFER_BYTES = 1 << 16
@@ -37,15 +38,15 @@ class FrameHead(msgspec.Struct, frozen=True):
 # Built once, when first used: resolving the unions takes 2 ms each, and a client never needs the first.
 @cache
 def _request_decoder() -> msgspec.msgpack.Decoder[Request[Any]]:
-    return msgspec.msgpack.Decoder(reduce(or_, REQUESTS))
+    return msgspec.msgpack.Decoder(resolved(reduce(or_, REQUESTS)))
 
 
 @cache
 def _reply_decoder() -> msgspec.msgpack.Decoder[Reply]:
-    return msgspec.msgpack.Decoder(reduce(or_, REPLIES))
+    return msgspec.msgpack.Decoder(resolved(reduce(or_, REPLIES)))
 
 
-_heads = msgspec.msgpack.Decoder(FrameHead)
+_heads = msgspec.msgpack.Decoder(resolved(FrameHead))
 
 
 def encode(message: Request[R] | Reply) -> bytes:

@@ -23,6 +23,7 @@ from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
 from forged.text.linear import LinearFunction, Weights, hashed_features
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
@@ -128,7 +129,7 @@ def _log_sum(scores: Iterable[float]) -> float:
 def linear_model() -> LinearModel:
     """Return the shipped scorers of statements, read once."""
     with open(FILE, "rb") as file:
-        weights = msgspec.msgpack.decode(file.read(), type=LinearModelFile)
+        weights = msgspec.msgpack.decode(file.read(), type=resolved(LinearModelFile))
     return LinearModel(StatementScorer(weights.by_rows), StatementScorer(weights.by_words))
 
 

@@ -49,13 +49,14 @@ from forged.capture.values import (
 from forged.capture.vectors import VectorsOf
 from forged.counters import EgressRecord
 from forged.state import Event
+from forged_client.typed import resolved
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Target = Callable[["Queue[bytes]", Connection, bytes], None]
 
-_DECODE = msgspec.msgpack.Decoder(Report).decode
+_DECODE = msgspec.msgpack.Decoder(resolved(Report)).decode
 # Seconds for a worker that closed its pipe to exit by itself, as its exit code says more than SIGKILL.
 _LAST_S = 1.0
 # Most seconds that the event loop waits for the queue's thread.

@@ -43,6 +43,7 @@ from forged.capture.values import (
     WorkerSettings,
 )
 from forged.errors import ConfigError, ProviderError
+from forged_client.typed import resolved
 
 if TYPE_CHECKING:
     from forged.models import ChatModel
@@ -64,7 +65,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_daemon, name="daemon-watch", daemon=True).start()
     os.umask(0o077)
-    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
+    wanted = msgspec.msgpack.decode(settings, type=resolved(WorkerSettings))
     log.begin(wanted.log)
 
     def report(one: Report) -> None:
@@ -78,7 +79,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         """Wait for the next message of the daemon."""
         return decoder.decode(queue.get())
 
-    decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
+    decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(resolved(Task))
     classifier, problem = _make_classifier(wanted, DaemonLink(next_task, report), report)
     one = Worker(wanted, classifier, report)
     # One loop for all events, so that connections stay open.

@@ -14,9 +14,10 @@ from forged.cli.exits import Stop
 from forged.cli.listing import explanation
 from forged.cli.tables import folded
 from forged_client.protocol import Message, Why
+from forged_client.typed import resolved
 
 _INDENT = "    "
-_conversation = msgspec.json.Decoder(tuple[Message, ...])
+_conversation = msgspec.json.Decoder(resolved(tuple[Message, ...]))
 _as_agent = click.option(
     "--agent",
     default="",

@@ -33,6 +33,7 @@ from forged.config.values import (
     shown,
 )
 from forged.errors import ConfigError
+from forged_client.typed import resolved
 
 _MAX_FILE_BYTES = 1 << 20
 
@@ -95,7 +96,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     for key, value in values.items():
         section, _, name = key.partition(".")
         tables[section][name] = value
-    config = msgspec.convert(tables, Config)
+    config = msgspec.convert(tables, resolved(Config))
     _require_usable_models(given)
     _require_own_prefixes(given)
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
@@ -224,7 +225,7 @@ def _prefix_defaults(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
 def _checked(key: str, kind: object, found: _RawValue) -> object:
     """Return a value converted to its key's type, after a check of range and form. Raises ConfigError."""
     try:
-        value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
+        value: object = msgspec.convert(found.value, resolved(kind), strict=not found.is_text)
     except msgspec.ValidationError as error:
         raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind))) from error
     if isinstance(value, float) and not math.isfinite(value):

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from forged.config.values import Config, HopDepth, MemoryConfig, TokenBudget, TopK
+from forged_client.typed import resolved
 
 # Room for four short keys with comments. The worst file takes 15 ms to parse, 64 KiB took 336 ms.
 _MAX_BYTES = 4 * 1024
@@ -78,14 +79,14 @@ def _split_allowed(
     for field in msgspec.structs.fields(RepoConfig):
         if field.name in memory:
             try:
-                kept[field.name] = msgspec.convert(memory[field.name], field.type)
+                kept[field.name] = msgspec.convert(memory[field.name], resolved(field.type))
             except msgspec.ValidationError:
                 unusable.append(f"memory.{field.name}")
     warnings = (
         _name_list(f"{path}: a repository may not set", foreign),
         _name_list(f"{path}: value out of range or of a wrong type for", unusable),
     )
-    return msgspec.convert(kept, RepoConfig), tuple(text for text in warnings if text)
+    return msgspec.convert(kept, resolved(RepoConfig)), tuple(text for text in warnings if text)
 
 
 def _name_list(message: str, names: list[str]) -> str:

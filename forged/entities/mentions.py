@@ -20,6 +20,7 @@ import msgspec
 from forged.entities.name_forms import named_by_code, named_by_word
 from forged.entities.names import LONGEST_NAME, entity_id
 from forged.memory import Entity, EntityRelation, Memory
+from forged_client.typed import resolved
 
 MOST_CHARACTERS = 32 << 10
 MOST_ENTITIES = 64
@@ -189,7 +190,7 @@ class _RelationPhrases(msgspec.Struct, frozen=True):
 def _relation_phrases() -> _RelationPhrases:
     """Return the phrases of relations.toml, read once."""
     lists = _relation_lists()
-    phrases = tuple(msgspec.convert(each, _RelationPhrase) for each in lists["way"])
+    phrases = tuple(msgspec.convert(each, resolved(_RelationPhrase)) for each in lists["way"])
     forms = "|".join(f"(?P<w{number}>{phrase.between})" for number, phrase in enumerate(phrases))
     fill = "|".join(lists["between"])
     return _RelationPhrases(phrases, re.compile(rf"[\s]?(?:{forms})\s?(?:(?:{fill})\s?)?"))

@@ -15,6 +15,7 @@ from forged.errors import MemoryFormatError
 from forged.files import FOLDERS, MAX_FILE_BYTES, parse
 from forged.importing.values import ImportBatch, ImportItem, SkippedPart
 from forged.memory import Scope
+from forged_client.typed import resolved
 
 MANIFEST = "forged-export.json"
 VERSION = 1
@@ -43,7 +44,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def parse_manifest(data: bytes) -> Manifest:
     """Return the manifest in these JSON bytes. Raises MemoryFormatError for another form."""
     try:
-        found = msgspec.json.decode(data, type=Manifest)
+        found = msgspec.json.decode(data, type=resolved(Manifest))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MemoryFormatError(f"the manifest cannot be read: {str(error)[:120]}") from error
     if found.schema_version != VERSION:

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from forged_client.typed import resolved
+
 Way = Literal["plugin", "file", "settings"]
 Shape = Literal["group", "plain", "typed"]
 ServerEnv = Literal["passed", "named", "written"]
@@ -45,7 +47,7 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def agent_rows() -> dict[str, AgentRow]:
     """Return the rows of agents.toml by the names of the agents."""
     text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
-    read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])
+    read = msgspec.convert(tomllib.loads(text), resolved(dict[str, AgentRow]))
     return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
 
 

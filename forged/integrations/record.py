@@ -14,6 +14,7 @@ import msgspec
 import forged
 from forged.integrations import file_io
 from forged.integrations.machine import RECORD, Machine
+from forged_client.typed import resolved
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ def load(machine: Machine) -> SetupRecord:
     if text is None:
         return SetupRecord()
     try:
-        return msgspec.json.decode(text, type=SetupRecord)
+        return msgspec.json.decode(text, type=resolved(SetupRecord))
     except msgspec.DecodeError:
         return SetupRecord()
 

@@ -20,6 +20,7 @@ from forged.fair_queue import ignore_failure
 from forged.map import Baseline
 from forged.maps.vector_pack import UnusablePack, VectorPack, VectorPacks
 from forged.models import Embedder, Purpose, Vectors
+from forged_client.typed import resolved
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class ModelCache:
 
     def _take_model(self, vector_pack: VectorPack) -> None:
         """Take over the model and baseline of a pack. Raises ValueError, MsgspecError, UnusablePack."""
-        model = msgspec.msgpack.decode(vector_pack.label.known, type=_PackedModel)
+        model = msgspec.msgpack.decode(vector_pack.label.known, type=resolved(_PackedModel))
         if model.sentences:
             rows = _from_bytes(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)

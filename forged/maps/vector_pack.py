@@ -26,6 +26,7 @@ from forged.errors import ForgedError
 from forged.files import Root
 from forged.map import DenseIndex
 from forged.models import Vectors
+from forged_client.typed import resolved
 
 KEPT_S = 24 * 3600.0
 # As many as a unit's FileDescriptorStoreMax= allows, and fewer than one message of a socket takes.
@@ -238,7 +239,7 @@ def _read_label(memory: mmap.mmap) -> tuple[PackLabel, int]:
     start = _vectors_offset(length)
     if start > len(memory):
         raise ValueError("its label is cut off")
-    label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=PackLabel)
+    label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=resolved(PackLabel))
     if label.count < 0 or label.dimension < 0:
         raise ValueError("its label is odd")
     if start + label.count * (4 * label.dimension + _HASH + 1) != len(memory):

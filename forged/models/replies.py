@@ -19,6 +19,7 @@ from forged.errors import ProviderError
 from forged.models import Completion, Vectors
 from forged.models.finish_reasons import ModelReply, failure_of, is_truncated, text_of
 from forged.text.tokens import estimate
+from forged_client.typed import resolved
 
 
 class _VectorItem(msgspec.Struct, frozen=True):
@@ -89,9 +90,9 @@ class _ChatReply(msgspec.Struct, frozen=True):
 
 
 _R = TypeVar("_R", _VectorReply, _ChatReply)
-_VECTORS = msgspec.json.Decoder(_VectorReply)
-_USAGE = msgspec.json.Decoder(_UsageReply)
-_CHAT = msgspec.json.Decoder(_ChatReply)
+_VECTORS = msgspec.json.Decoder(resolved(_VectorReply))
+_USAGE = msgspec.json.Decoder(resolved(_UsageReply))
+_CHAT = msgspec.json.Decoder(resolved(_ChatReply))
 
 
 def read_vectors(where: str, body: bytes, count: int) -> Vectors:
@@ -174,7 +175,7 @@ def _decode(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
         pass
     # Python servers write NaN and Infinity, which are not JSON; one such row must not hide the others.
     try:
-        return msgspec.convert(json.loads(body), decoder.type)
+        return msgspec.convert(json.loads(body), resolved(decoder.type))
     except msgspec.ValidationError as error:
         hint = "; is /v1 missing in the base URL?"
         raise _bad_reply(f"{where} sent JSON of another shape ({error}){hint}") from error

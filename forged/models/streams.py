@@ -17,6 +17,7 @@ from forged.fair_queue import ignore_failure
 from forged.models import Completion, Enough
 from forged.models.finish_reasons import ModelReply
 from forged.models.replies import ChatMessage, completion_of, read_reply
+from forged_client.typed import resolved
 
 _DATA, _DONE = b"data:", b"[DONE]"
 # Prefix of llama.cpp's error in a stream until the end of 2025, for a too long window.
@@ -42,7 +43,7 @@ class _StreamEvent(msgspec.Struct, frozen=True):
     kind: object = msgspec.field(name="object", default=None)
 
 
-_EVENT, _NOTHING = msgspec.json.Decoder(_StreamEvent), _StreamEvent()
+_EVENT, _NOTHING = msgspec.json.Decoder(resolved(_StreamEvent)), _StreamEvent()
 
 
 class StreamParser:

@@ -14,6 +14,7 @@ from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Owner, RemovalBatch
 from forged.state import Write, WriteKind
+from forged_client.typed import resolved
 
 Waiting = Sequence[tuple[int, Write]]
 
@@ -43,13 +44,13 @@ def row_of(write: Write) -> Stored:
     fields = msgspec.msgpack.decode(write.row)
     vector = fields["vector"]
     fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
-    facts = msgspec.convert(fields["facts"], Facts)
+    facts = msgspec.convert(fields["facts"], resolved(Facts))
     return Stored(**fields | {"scope": Scope(fields["scope"]), "facts": facts})
 
 
 def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
     """Return one removal for queue entries with the same owner, kind and time."""
-    kind, at = msgspec.msgpack.decode(writes[0].row, type=tuple[str, datetime])
+    kind, at = msgspec.msgpack.decode(writes[0].row, type=resolved(tuple[str, datetime]))
     ids = tuple(write.id for write in writes)
     first = writes[0]
     return RemovalBatch(

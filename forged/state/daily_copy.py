@@ -15,6 +15,7 @@ import msgspec
 
 from forged.files import atomic
 from forged.state import database
+from forged_client.typed import resolved
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,7 +33,7 @@ class _DailyCopy(msgspec.Struct, frozen=True):
     tables: dict[str, Rows]
 
 
-_DECODER = msgspec.msgpack.Decoder(_DailyCopy)
+_DECODER = msgspec.msgpack.Decoder(resolved(_DailyCopy))
 
 
 def contents(names: Iterable[str], connection: Connection) -> bytes:

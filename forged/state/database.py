@@ -31,6 +31,7 @@ import msgspec
 
 from forged.errors import StoreError
 from forged.files import atomic
+from forged_client.typed import resolved
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -354,7 +355,7 @@ class Table(Generic[V]):
         load: Callable[[Connection], Callable[[], object]] | None = None,
     ) -> None:
         self.database, self.name, self.is_copied = database, name, is_copied
-        self._decode = msgspec.msgpack.Decoder(kind).decode
+        self._decode = msgspec.msgpack.Decoder(resolved(kind)).decode
         self._load = load
         database.tables.append(self)
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from forged.state.database import Database, Row
 from forged.state.rows import CachedRow, MemoryRows, Rows, key_of
 from forged.text.injected_text import one_line
+from forged_client.typed import resolved
 
 MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192
 MOST, KEPT_S = 2000, 30 * 24 * 3600.0
@@ -76,7 +77,7 @@ class InjectedSet(msgspec.Struct, frozen=True):
 
 
 T = TypeVar("T")
-_key = msgspec.json.Decoder(SetKey)
+_key = msgspec.json.Decoder(resolved(SetKey))
 _Memory = tuple[str, str]
 
 

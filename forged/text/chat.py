@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.text.linear import CJK, LinearFunction, Weights, hashed_features
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
 # Longest small talk in characters.
@@ -92,4 +93,4 @@ def signs(text: str) -> tuple[float, ...]:
 def _shipped_detector() -> ChatDetector:
     """Return the small-talk detector of the shipped model file, read once."""
     with open(FILE, "rb") as file:
-        return ChatDetector(msgspec.msgpack.decode(file.read(), type=ChatFile))
+        return ChatDetector(msgspec.msgpack.decode(file.read(), type=resolved(ChatFile)))

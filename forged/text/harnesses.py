@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from forged_client.typed import resolved
+
 Speaker = Literal["user", "assistant"]
 Kind = Literal["own", "pasted", "tools", "thinking"]
 EventKind = Literal[
@@ -84,7 +86,7 @@ class _HarnessesFile(msgspec.Struct, forbid_unknown_fields=True):
 def _read_rows() -> tuple[Harness, ...]:
     """Read the rows of harnesses.toml."""
     with open(os.path.join(os.path.dirname(__file__), "harnesses.toml"), "rb") as file:
-        return msgspec.convert(tomllib.load(file), _HarnessesFile).harness
+        return msgspec.convert(tomllib.load(file), resolved(_HarnessesFile)).harness
 
 
 ROWS = _read_rows()

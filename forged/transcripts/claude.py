@@ -14,6 +14,7 @@ import msgspec
 
 from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import text_of
+from forged_client.typed import resolved
 
 
 class _ClaudeMessage(msgspec.Struct):
@@ -52,7 +53,7 @@ class _TreeLine(msgspec.Struct):
     messages: TranscriptMessage | None = None
 
 
-_decode = msgspec.json.Decoder(_ClaudeLine).decode
+_decode = msgspec.json.Decoder(resolved(_ClaudeLine)).decode
 _SUMMARY = "compact_boundary"
 # Values of `CLAUDE_CODE_ENTRYPOINT` that mean a script.
 _SCRIPTED = ("sdk-cli", "claude-code-github-action")

@@ -14,6 +14,7 @@ import msgspec
 from forged.conversation import Speaker
 from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import part_text, text_of
+from forged_client.typed import resolved
 
 
 class _CodexPayload(msgspec.Struct):
@@ -39,7 +40,7 @@ class _CodexLine(msgspec.Struct):
     payload: _CodexPayload = msgspec.field(default_factory=_CodexPayload)
 
 
-_decode = msgspec.json.Decoder(_CodexLine).decode
+_decode = msgspec.json.Decoder(resolved(_CodexLine)).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:

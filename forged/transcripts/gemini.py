@@ -14,6 +14,7 @@ import msgspec
 from forged.conversation import Speaker
 from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
+from forged_client.typed import resolved
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
 _SUMMARY = "<state_snapshot>"
@@ -49,7 +50,7 @@ class _GeminiLine(msgspec.Struct):
     rewind: object = msgspec.field(default=None, name="$rewindTo")
 
 
-_decode = msgspec.json.Decoder(_GeminiLine).decode
+_decode = msgspec.json.Decoder(resolved(_GeminiLine)).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:

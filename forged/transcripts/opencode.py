@@ -18,6 +18,7 @@ import msgspec
 from forged.conversation import Speaker
 from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import NO_LINE, part_text, speaker
+from forged_client.typed import resolved
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 _BUSY_S = 1.0
@@ -96,7 +97,9 @@ def _texts_by_message(
 def _decoded_data(data: object, draft: SessionDraft) -> _OpenCodeData:
     """Return the decoded data of a message; count invalid data as skipped."""
     try:
-        return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_OpenCodeData)
+        return msgspec.json.decode(
+            data if isinstance(data, str | bytes) else b"", type=resolved(_OpenCodeData)
+        )
     except NO_LINE:
         draft.skipped += 1
         return _OpenCodeData()

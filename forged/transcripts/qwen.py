@@ -13,6 +13,7 @@ import msgspec
 from forged.conversation import Speaker
 from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
+from forged_client.typed import resolved
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
@@ -36,7 +37,7 @@ class _QwenLine(msgspec.Struct, rename="camel"):
     message: _QwenMessage = msgspec.field(default_factory=_QwenMessage)
 
 
-_decode = msgspec.json.Decoder(_QwenLine).decode
+_decode = msgspec.json.Decoder(resolved(_QwenLine)).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:

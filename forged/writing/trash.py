@@ -18,6 +18,7 @@ from forged.errors import MemoryFormatError
 from forged.files import NOTE, atomic, parse
 from forged.memory import Memory
 from forged.state import OwnFile, TrashedRows
+from forged_client.typed import resolved
 
 TRASH_S = 7 * 24 * 3600.0
 
@@ -122,7 +123,7 @@ class Trash:
         """Yield all entries of the trash whose note and file are readable."""
         for place in self._entry_folders():
             try:
-                note = msgspec.json.decode(_read_bytes(os.path.join(place, NOTE)), type=TrashNote)
+                note = msgspec.json.decode(_read_bytes(os.path.join(place, NOTE)), type=resolved(TrashNote))
                 data = _read_bytes(os.path.join(place, note.name))
                 memory = parse(data, note.scope, note.name.removesuffix(".md"))
             except (OSError, msgspec.MsgspecError, MemoryFormatError):

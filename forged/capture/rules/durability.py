@@ -19,6 +19,7 @@ import msgspec
 
 from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "durability.toml")
 # Least weight that is kept, at which 19 of 20 training sentences were right; and the weight that a sentence
@@ -152,7 +153,7 @@ def _script(text: str) -> str:
 def durability_words() -> DurabilityWords:
     """Return the contents of durability.toml, read once."""
     with open(FILE, "rb") as file:
-        return msgspec.convert(tomllib.load(file), DurabilityWords)
+        return msgspec.convert(tomllib.load(file), resolved(DurabilityWords))
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "rules.toml")  # a Path is 0.6 MB more in the worker
 
@@ -376,7 +377,7 @@ def patterns() -> Patterns:
         statement["pattern"] = fill_in(statement["pattern"], words)
     for name, found in file["scope"].items():
         file["scope"][name] = re.compile(without_accents("|".join(found)), re.IGNORECASE)
-    return msgspec.convert(file, Patterns, dec_hook=compiled)
+    return msgspec.convert(file, resolved(Patterns), dec_hook=compiled)
 
 
 def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from forged.capture.rules.slots import PairSigns, pair_signs
 from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, feature_weight
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
 # Vectors of texts by the local model, float32 as bytes.
@@ -35,7 +36,7 @@ _PIECES = re.compile(r"[^\W_]+|[?!:]")
 def pair_model() -> PairModel:
     """Return the shipped model of statement pairs, read once."""
     with open(FILE, "rb") as file:
-        return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
+        return PairModel(msgspec.msgpack.decode(file.read(), type=resolved(PairFile)).numbers)
 
 
 class PairLine(msgspec.Struct, frozen=True):

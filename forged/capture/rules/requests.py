@@ -17,6 +17,7 @@ import msgspec
 
 from forged.capture.text_patterns import any_of, fill_in, plain, without_accents, word_patterns, words_said
 from forged.text.linear import CJK
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
 # A request is at the beginning or the end of a long text.
@@ -136,7 +137,7 @@ def wordings() -> tuple[Wording, ...]:
         file = tomllib.load(text)
     words = word_patterns(file["words"])
     found = [each | {"pattern": fill_in(each["pattern"], words)} for each in file["wording"]]
-    return msgspec.convert(found, tuple[Wording, ...])
+    return msgspec.convert(found, resolved(tuple[Wording, ...]))
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
 from forged.cli.status import classifier_name, index_names
 from forged.cli.status_summary import status_lines
 from forged.cli.terminal import escape
+from forged_client.typed import resolved
 
 _CAPTURED_S = 90.0  # a model of the user's own may take its time
 _BRANCH_MEMORY = """\
@@ -61,7 +62,7 @@ def _run_steps(stage: Stage) -> None:
 def _save_memories(stage: Stage) -> dict[str, str]:
     """Demo, step 2: let an agent save four memories, print their times; return their ids by name."""
     echo("\n2. An agent saves four memories through the client library")
-    done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
+    done = msgspec.json.decode(stage.agent("write"), type=resolved(WriteTimes))
     for (_, scope, _, text), took in zip(MEMORIES, done.milliseconds, strict=True):
         echo(f"  {text}  ({'for you' if scope == 'user' else 'for this repository'}, {took:.1f} ms)")
     echo("  each was on disk before the answer")
@@ -137,7 +138,7 @@ def _capture_turns(stage: Stage) -> None:
     """Demo, step 8: let an agent finish turns, and wait until capture has saved memories of them."""
     echo("\n8. An agent finishes three turns; a worker decides what to save")
     before = {record.id for record in stage.memories()}
-    done = msgspec.json.decode(stage.agent("turns"), type=FinishedTurns)
+    done = msgspec.json.decode(stage.agent("turns"), type=resolved(FinishedTurns))
     for (question, _), took in zip(TURNS, done.milliseconds, strict=True):
         echo(f"  user: {question}  ({took:.2f} ms for the agent)")
     expect(done.delivered, "the daemon received all turns")
@@ -179,7 +180,7 @@ def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None)
 
 def _retrieve_and_print(stage: Stage, message: str, mode: str = "block") -> RetrievedTurn:
     """Retrieve for a message as the demo's agent, in its own process, and print the injected text."""
-    asked = msgspec.json.decode(stage.agent("read", message, mode), type=RetrievedTurn)
+    asked = msgspec.json.decode(stage.agent("read", message, mode), type=resolved(RetrievedTurn))
     reply = asked.reply
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():

@@ -17,6 +17,7 @@ import msgspec
 
 from forged.errors import ForgedError
 from forged.files import atomic
+from forged_client.typed import resolved
 
 _LIST, _LOCK = "made.json", "lock"
 
@@ -43,7 +44,7 @@ def load(folder: str, of: str) -> ModelFiles | None:
     """Return the names of the cached model files if they come from `of` and are unchanged; else None."""
     try:
         with open(os.path.join(folder, _LIST), "rb") as file:
-            found = msgspec.json.decode(file.read(), type=ModelFiles)
+            found = msgspec.json.decode(file.read(), type=resolved(ModelFiles))
         whole = found.of == of and all(_is_whole(folder, name) for name in found.files)
     except (OSError, msgspec.MsgspecError):
         return None

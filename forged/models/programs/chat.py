@@ -24,6 +24,7 @@ from forged.models.programs.process import call_folder, run
 from forged.models.programs.program_replies import Form, completion_of
 from forged.models.texts import sendable
 from forged.program import Program
+from forged_client.typed import resolved
 
 _SYSTEM, _MODEL, _FOLDER = "{system}", "{model}", "{folder}"
 _INSTRUCTION = "system.md"
@@ -62,7 +63,8 @@ class ProgramCall(msgspec.Struct, frozen=True):
 def program_rows() -> dict[str, ProgramRow]:
     """Return the rows of rows.toml by the names of the programs."""
     return msgspec.convert(
-        tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, ProgramRow]
+        tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")),
+        resolved(dict[str, ProgramRow]),
     )
 
 

@@ -21,6 +21,7 @@ from forged.models.error_sanitizing import SensitiveTexts, sanitized
 from forged.models.programs.process import ProcessResult
 from forged.text.think_blocks import without_thoughts
 from forged.text.tokens import estimate
+from forged_client.typed import resolved
 
 _Form = TypeVar("_Form")
 Form = Literal["claude", "codex", "gemini", "opencode", "text"]
@@ -276,7 +277,7 @@ def _unknown_format(printed: str) -> ProgramReply:
 
 def _decode_documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
     """Yield the JSON documents of a type in an output: from the first brace to the end, or line by line."""
-    decode = msgspec.json.Decoder(kind).decode
+    decode = msgspec.json.Decoder(resolved(kind)).decode
     start = printed.find("{")
     whole = printed[start:] if start >= 0 else ""
     with contextlib.suppress(msgspec.DecodeError, RecursionError):
