@@ -2,8 +2,7 @@
 
 Daemon and client ask for `room`, receive into it, add the number of bytes to `held`, and `take` frames until
 there is none. A frame is a view into the buffer, valid until the next call of `room`. FrameTooLarge is
-raised as soon as a header claims more than the limit. The buffer grows only when received bytes have filled
-it.
+raised as soon as a header claims more than the limit. The buffer grows only when it is full.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ SENTENCES = (
     "Paris is the capital of France.",
 )
 _PURPOSE = Purpose("identity")
-_EVERY_S, _AGAIN_S = 600.0, 60.0
-_A_DAY_S = 24 * 3600.0
+_EVERY_S, _AGAIN_S, _A_DAY_S = 600.0, 60.0, 24 * 3600.0
 _PATIENCE_S = 30.0  # a server may have to load its model first
 _LEAST_COSINE = 0.99
 _MOST_REMEMBERED = 8
