@@ -93,8 +93,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     given = _DEFAULTS | _prefix_defaults(given) | given
     values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
     tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
-    for key, value in values.items():
-        section, _, name = key.partition(".")
+    for (section, _, name), value in ((key.partition("."), value) for key, value in values.items()):
         tables[section][name] = value
     config = msgspec.convert(tables, resolved(Config))
     _require_usable_models(given)
