@@ -62,7 +62,7 @@ class Metrics(msgspec.Struct):
 
 
 class EgressRecord(msgspec.Struct, frozen=True):
-    """Counts for one host and purpose: calls that left, failed ones, texts, characters and tokens."""
+    """One addition to the counts of a host and purpose: a call that left, its failure, its tokens."""
 
     host: str
     purpose: str

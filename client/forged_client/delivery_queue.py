@@ -42,7 +42,7 @@ _ANSWERS = frozenset({"ok", "empty", "disabled"})
 
 
 def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
-    """Return the verdict on a reply: settled, again or odd; `is_whole`: it must say that all parts are in."""
+    """Return the verdict on a reply: settled for good, again, or odd; `is_whole`: all parts must be in."""
     if reply.outcome == "rejected" and reply.reason.startswith(_PASSING_REASONS):
         return "again"
     if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):

@@ -93,7 +93,7 @@ def try_connect(path: str) -> _socket.socket | None:
 
 
 def dial(path: str, deadline: Deadline) -> _socket.socket:
-    """Connect to a socket path as `try_connect`, but wait for room in the backlog, until the deadline."""
+    """Connect as `try_connect`, but wait while the backlog is full. Raises DaemonUnavailable."""
     pauses = retry_pauses()
     while (sock := try_connect(path)) is None:
         left = deadline.left("connecting: the daemon does not accept")

@@ -28,7 +28,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=os.fspath)
 
 
 class FrameHead(msgspec.Struct, frozen=True):
-    """Type and id, the two fields of every message, read before its class is known."""
+    """Type and id of a message, read alone if the whole message could not be decoded."""
 
     type: str = ""
     id: int = 0

@@ -2,8 +2,8 @@
 
 msgspec resolves the fields of a class when a decoder first asks for it. It stores the class before it has the
 classes of the fields. A second thread that decodes meanwhile reads a null pointer: SIGSEGV ends the process
-(msgspec 0.22). So every decoder of the project is made of a `resolved` class. A fork waits for a thread that
-resolves, as the child could not finish its work.
+(msgspec up to 0.22). So every decoder of the project is made of a `resolved` class. A fork waits for a thread
+that resolves, as the child could not finish its work.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def retrieve_request(
     mode: str = "block",
     agent: str = "",
 ) -> Retrieve:
-    """Return the injection for one turn, as `text`.
+    """Retrieve the injection for one turn; the reply has it as `text`.
 
     In a session each memory is injected once. `block` returns the memories of the session and then the new
     ones, for a prompt that is built anew each turn. `append` returns only the new ones. `plain` ignores the

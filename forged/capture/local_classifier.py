@@ -119,7 +119,7 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """Wraps a classifier: keeps requests to remember that it missed; of headless events only requests.
+    """Wraps a classifier: proposes requests to remember where it finds nothing, or if headless.
 
     With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """

@@ -104,7 +104,7 @@ class Classified(msgspec.Struct, frozen=True, tag="classified"):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of proposals left out, secrets removed and forgotten texts repeated; and refused texts."""
+    """Counts of proposals left out, secrets removed, forgotten texts kept as said again; and refusals."""
 
     invalid: int = 0
     duplicates: int = 0

@@ -56,7 +56,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.data, "plugin")
 
     def hook_command(self, agent: str) -> tuple[str, ...]:
-        """Return the command that an agent's hooks run, as words, with its options for headless sessions."""
+        """Return an agent's hook command as words, with the signs by which it knows a headless session."""
         signs = (f"--headless={sign}" for sign in agent_rows()[agent].headless)
         return (self.python, "-I", "-S", self.hook, agent, *signs)
 

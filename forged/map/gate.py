@@ -244,7 +244,7 @@ LEAST, MOST = -2.0, 10.0
 
 
 class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
-    """Log odds by words that a query was written with a row in mind: `rows[index]` (queries, rows)."""
+    """Log odds by words that a query was written with a row in mind: a table for each index."""
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[int, ...]

@@ -176,7 +176,7 @@ class Retriever:
         return await self._await_shared(pipeline_run, ask, place), False
 
     async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
-        """Search for the message and hypotheses of `ask`; with `inject` only admitted memories.
+        """Search for the message and hypotheses of `ask`; with `inject` the gate admits or rejects each.
 
         It neither asks for hypotheses nor caches its answer for a turn.
         """

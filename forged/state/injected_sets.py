@@ -82,7 +82,7 @@ _Memory = tuple[str, str]
 
 
 class InjectedSets(Rows[InjectedSet]):
-    """Table of the injected sets of all sessions; `uses` counts sessions that found a memory by search.
+    """Table of injected sets by agent, session and roots; `uses` counts by memory sessions that found it.
 
     `now` are the current sets. A turn `put`s a set, which becomes a row with the next call or `save`.
     """

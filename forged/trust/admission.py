@@ -362,7 +362,7 @@ class Admission:
     def _admitted(
         self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        """Return memories that may be used in redacted form, and problems of those that cannot be shown."""
+        """Redact admitted memories; return them, and the problems of those that cannot be shown."""
         records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:

@@ -90,7 +90,7 @@ class _GitBusy(GitFailed):
 
 
 class Repository:
-    """Judges who brought files into one root, the person or git; cached until refs or index change."""
+    """Judges the new files of a root by their origin: edits by hand, trusted merges, or other git changes."""
 
     def __init__(self, top: str) -> None:
         self._top = top

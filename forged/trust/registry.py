@@ -200,7 +200,7 @@ class TrustRegistry:
         return await self._rebuild_map(top)
 
     async def revoke(self, top: str) -> KnownRoot:
-        """End the trust in the root at a path and rebuild its map, without files accepted by trust."""
+        """End the trust in a root and in files it accepted; rebuild its map, return its trust state."""
         await self.save()
         trust = await asyncio.to_thread(self._admission.state_of, top)
         for record in self._records.roots(top):
@@ -209,7 +209,7 @@ class TrustRegistry:
         return await self._rebuild_map(top)
 
     async def approve(self, top: str, hashes: Collection[str]) -> KnownRoot:
-        """Accept single files of a root, trusted or not, by hash, and rebuild its map with them."""
+        """Accept hashes of files of a root, unchecked, and rebuild its map; return its trust state."""
         trust = await asyncio.to_thread(self._admission.state_of, top)
         await self._records.approve(trust.identity, hashes)
         return await self._rebuild_map(top)

@@ -152,9 +152,9 @@ def test_doctor_says_whether_codex_trusts_the_hooks(agents, tmp_path):
     finally:
         made.close()
 
-    assert "not trusted" in _line(before, "Codex")
+    assert "no hooks before you trust them" in _line(before, "Codex")
     assert received == []
-    assert "not trusted" not in _line(after, "Codex")
+    assert "no hooks before you trust them" not in _line(after, "Codex")
 
 
 def _line(text: str, about: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from forged_client.message_snapshot import MessageSnapshot
 from forged_client.messages import window
-from tests.agents.scripted_api import ScriptedApi, Turn
+from tests.agents.scripted_api import Request, ScriptedApi, Turn
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, stopped_server
 
@@ -93,8 +93,10 @@ def test_an_agent_with_memories_gets_each_once_in_a_session(example, stage, repo
             example, api, repo, stage.daemon.socket, tmp_path / "one", QUESTION, "And why? " + QUESTION
         )
         bodies = [request.text for request in api.requests if "And why?" in request.text]
+        summaries = [request for request in api.requests if "create a detailed summary" in request.text]
 
     assert (reported.returncode, reported.stdout) == (0, "I see.\n" * 2), reported.stderr
+    assert summaries
     assert [body.count("Our releases go out on Tuesdays.") for body in bodies] == [1]
     assert [each.memory_id for each in stage.client.captured(str(repo)).captured] == []
 
@@ -148,10 +150,20 @@ def test_the_messages_of_the_sdks_are_read_as_they_are():
 
 
 def test_after_a_compaction_a_memory_comes_again_once(stage, repo, tmp_path):
-    """The conversation of which it was a part is gone; only one of the two SDKs has such an event."""
+    """The conversation of which it was a part is gone; only one of the two SDKs has such an event.
+
+    A model takes seconds for a summary. This one answers as soon as the daemon has the compaction, which the
+    observer sends after the first turn.
+    """
     stage.client.remember(str(repo), "Our releases go out on Tuesdays.")
     stage.load(repo)
-    with ScriptedApi(Turn("I see.")) as api:
+
+    def answer(request: Request) -> Turn:
+        if "create a detailed summary" in request.text:
+            eventually(lambda: stage.client.status().capture.durable)
+        return Turn("I see.")
+
+    with ScriptedApi(choose=answer) as api:
         lines = (QUESTION, "/compact", "And why? " + QUESTION)
         reported = talk("claude_agent", api, repo, stage.daemon.socket, tmp_path / "one", *lines)
         bodies = [request.text for request in api.requests if "And why?" in request.text]

@@ -102,7 +102,7 @@ def test_codex_runs_no_hook_before_it_is_trusted_and_status_and_doctor_know(worl
     world.run("codex", "How do we deploy?")
     doctor = forgectl(world, "doctor").stdout
     assert standing(world, "codex")["trust"] == "missing"
-    assert "Codex: connected, but its hooks are not trusted" in doctor
+    assert "Codex: connected, but it runs no hooks before you trust them" in doctor
     assert "Trust all and continue" in doctor
     assert "Codex: connected, last" not in doctor
 

@@ -283,7 +283,7 @@ def _is_of_another(new: SlotTable, old: SlotTable) -> bool:
 
 
 class NameIndex:
-    """Index of names of several lists, looked up at the beginning of each word; the longest wins.
+    """Index that finds the names of several lists in a casefolded text: of each list the longest.
 
     `node*` may have any ending, and a blank in a name may be a hyphen. A name in Chinese or Japanese may
     begin anywhere. One look-up a word serves all lists; one pattern of all names takes seconds to compile.
