@@ -60,7 +60,7 @@ class SecretFound(ForgedError):  # noqa: N818
 
 
 class ForgottenText(ForgedError):  # noqa: N818
-    """An agent tries to write a text that a person forgot; only a person can bring it back."""
+    """An agent tries to write a text that a person forgot or forbade; only a person may do so."""
 
     code = "forgotten"
 
@@ -102,7 +102,7 @@ class Conflict(StoreError):  # noqa: N818
 
 
 class NoLongerWanted(StoreError):  # noqa: N818
-    """A text was forgotten by a person before it could be written."""
+    """A person has made forged forget the text of a write request, so it is not written."""
 
 
 class MemoryNotFound(StoreError):  # noqa: N818

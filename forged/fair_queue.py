@@ -83,7 +83,7 @@ class QueueClient:
         return bool(self._going_on or self._beginnings)
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Call `work` when it is its turn: at once, if this iteration of the loop is free."""
+        """Call `work` at the client's turn: at once, if this iteration of the loop is free."""
         if not (self.is_held or self.is_waiting) and self.queue.take_iteration():
             work()
             return
@@ -124,13 +124,13 @@ class QueueClient:
 
 
 async def turn() -> None:
-    """Wait for the turn of this task's client: the work that follows may take some milliseconds."""
+    """Wait for the turn of this task's client, if any, before work of some milliseconds."""
     if (client := _client.get()) is not None:
         await client.turn()
 
 
 async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
-    """Run long work in a thread when it is its turn, and return its result; work under way waits."""
+    """Run work in a thread at its client's turn; return the result. Other work under way waits."""
     running = asyncio.get_running_loop().run_in_executor
     if (client := _client.get()) is None:
         return await running(thread, work)

@@ -75,7 +75,7 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
 
 
 def takes_context(event: HookEvent, row: Hooks) -> bool:
-    """Return True if the harness adds what the hook answers to this event to the conversation."""
+    """Return True if the harness puts the hook's answer to this event into the conversation."""
     return event.name in row.context
 
 

@@ -78,7 +78,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     hash: str = ""
 
     def __str__(self) -> str:
-        """Return the form that a person writes."""
+        """Return the evidence as a person writes it: PATH, PATH:LINE or PATH:FIRST-LAST."""
         return f"{self.path}:{self.lines}" if self.lines else self.path
 
 
@@ -109,7 +109,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """One memory as its file states it: text, front matter and links; `scope` is that of its directory.
+    """One memory as in its file or, in maps, as shown: text, front matter, links, folder scope.
 
     `content` is the body as text; bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
     matter of unknown keys, each line ended, and is written back unchanged. `origin` is what the file states;
@@ -217,7 +217,7 @@ def utc_now() -> str:
 
 
 def utc(seconds: float) -> str:
-    """Return a Unix time in the form of `utc_now`."""
+    """Return a Unix time as RFC 3339 in UTC with microseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -157,7 +157,7 @@ class AsyncObserver(observer.BaseObserver):
         return reply, verdict_on_part(asked, reply)
 
     async def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait `seconds`, less if a close begins, and return True; return False if one had begun before."""
+        """Wait `seconds`, or until a close begins; return False at once if it had begun before."""
         if self._closing.is_set():
             return False
         with contextlib.suppress(TimeoutError):

@@ -120,7 +120,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def _read_refusal(self) -> None:
-        """Read the error that the daemon sent before it hung up; a failed write hides it."""
+        """Read what the daemon sent before it hung up; an error in it ends the connection."""
         try:
             size = self._sock.recv_into(self._exchange.room())
         except OSError:

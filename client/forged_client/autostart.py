@@ -35,7 +35,7 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class DaemonStart:
-    """Start of the daemon in progress, begun by the one of several clients that has the lock."""
+    """One client's part in starting the daemon: of several, the one with the lock starts it."""
 
     def __init__(self, begin: Callable[[], subprocess.Popen[bytes] | None], state: str) -> None:
         self._begin = begin
@@ -46,7 +46,7 @@ class DaemonStart:
         self._is_ours = self._try_lock()
 
     def proceed(self) -> None:
-        """Start the daemon unless another client does, else check that it lives; for after a failed connect.
+        """Take a step after a failed connect: get the lock, start the daemon, or see if it exited.
 
         A client that waited for the lock looks for a daemon once more before it starts one. Raises
         DaemonUnavailable if there is no trustworthy program. Raises DaemonEnded if the started daemon has
@@ -71,7 +71,7 @@ class DaemonStart:
             self._lock = -1
 
     def _try_lock(self) -> bool:
-        """Try to lock the start of the daemon; return True if this client may start it, or locks fail."""
+        """Try to lock the start of the daemon; return False only if another client has the lock."""
         import fcntl  # noqa: PLC0415 - most calls find a daemon
 
         try:
@@ -103,7 +103,7 @@ def prepare_start(
     state = state_dir(given)
 
     def begin() -> subprocess.Popen[bytes] | None:
-        """Start the socket unit if it listens at the address, else the program; return its process."""
+        """Start the socket unit of the address, else the program; return its process or None."""
         if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
             return None
         return _spawn(trusted_executable(executable, state), address, given, state)
@@ -114,7 +114,7 @@ def prepare_start(
 def start_replacement(
     address: str, executable: str | None, *, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a daemon that takes over from the one at `address`; its process exits with 75 if it cannot."""
+    """Start a daemon to replace the one at `address`; return its process (exit 75: could not)."""
     given = daemon_environment(environment() if env is None else env, address)
     state = state_dir(given)
     return _spawn(trusted_executable(executable, state), address, given, state, "--replace")

@@ -62,7 +62,7 @@ class SplitCapture:
             yield msgspec.structs.replace(part, part=number, parts=count)
 
     def _fill_captures(self) -> Iterator[Capture]:
-        """Yield captures filled with message pieces up to the limit; one without any for an empty window."""
+        """Yield captures filled with pieces up to the limit; an empty one for an empty window."""
         waiting: list[_MessagePiece] = []
         room = self._limit
         for piece in self._cut_messages():

@@ -166,7 +166,7 @@ def _link_folders(way: list[_PathStep]) -> Iterator[str]:
 
 
 def _outermost_work_tree(directory: str) -> str:
-    """Return the outermost git working tree around a directory, else it; "" if that holds the home."""
+    """Return the outermost git work tree around a directory, else that; "" if the home is in it."""
     if not directory:
         return ""
     outermost = [*_work_trees(directory)][-1:] or [directory]

@@ -42,7 +42,7 @@ _ANSWERS = frozenset({"ok", "empty", "disabled"})
 
 
 def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
-    """Return the verdict on a reply: settled for good, again, or odd; `is_whole`: all parts must be in."""
+    """Return the verdict on a reply: settled (done), again (resend), odd (resend 4 times)."""
     if reply.outcome == "rejected" and reply.reason.startswith(_PASSING_REASONS):
         return "again"
     if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):
@@ -51,14 +51,14 @@ def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
 
 
 def verdict_on_part(part: Capture, reply: Captured) -> Verdict:
-    """Return the verdict on a part's reply; the last part of a compaction or end decides for all."""
+    """Return the verdict on a part's reply; odd if the last of a compaction or end lacks others."""
     return verdict_on_reply(
         reply, is_whole=part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
     )
 
 
 def verdict_on_error(error: ClientError) -> Verdict:
-    """Return the verdict on a failed call: again, odd (perhaps never), or settled if it is hopeless."""
+    """Return the verdict on a failed call: settled (drop), again (resend), odd (resend 4 times)."""
     if isinstance(error, RequestFailed):
         if error.code in _PASSING_CODES:
             return "again"
@@ -125,7 +125,7 @@ class DeliveryQueue:
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def add(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Queue an event in place of pending turns that its text begins with; above a limit drop one."""
+        """Queue an event in place of turns it begins with; drop it, or the oldest turn, if full."""
         self._made += 1
         event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:

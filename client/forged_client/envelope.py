@@ -81,7 +81,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         raise TypeError(f"{cls.__name__} names no reply")
 
     def with_seen(self) -> Request[R]:
-        """Return the request with `seen`, device and inode of its paths in this process, unless it has it."""
+        """Return the request with `seen` (device and inode by path); unchanged if it has one."""
         found = {path: identity_of(path) for path in self._named_paths() if os.path.isabs(path)}
         return replace(self, seen=found) if found and not self.seen else self
 

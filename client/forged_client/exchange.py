@@ -93,7 +93,7 @@ def may_repeat(request: protocol.Request[protocol.R], lost: errors.ConnectionLos
 def error_of_both(
     request: protocol.Request[protocol.R], lost: errors.ConnectionLost, again: errors.DaemonUnavailable
 ) -> errors.DaemonUnavailable:
-    """Return the error of two failed attempts: a write that may have happened is never `unavailable`."""
+    """Return the second error; the first if it may have written and the second is `unavailable`."""
     is_open = not request.repeatable and isinstance(lost, errors.ReplyLost)
     return lost if is_open and again.status == "unavailable" else again
 
@@ -109,12 +109,12 @@ def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -
 
 
 def reply_of_all_parts(replies: Sequence[protocol.Captured]) -> protocol.Captured:
-    """Return the reply to a whole capture: the last one's, with the unreadable texts of all parts."""
+    """Return the reply to a whole capture: the last part's, with the sum of all `unread` counts."""
     return msgspec.structs.replace(replies[-1], unread=sum(reply.unread for reply in replies))
 
 
 def bypass_reply(request: protocol.Request[protocol.R]) -> protocol.R:
-    """Return the reply to a request that FORGED_BYPASS keeps from the daemon: a state and no error."""
+    """Return the `disabled` reply to a request that FORGED_BYPASS keeps from the daemon."""
     return request.reply_type()(status="disabled", reason="FORGED_BYPASS is set")
 
 

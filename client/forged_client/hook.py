@@ -123,7 +123,7 @@ def _read_file(path: bytes) -> bytes:
 
 
 def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = False) -> bytes:
-    """Return the daemon's answer to a payload before `ends`, or a notice of a wrong address or version."""
+    """Send a payload; return the daemon's answer, or a notice of a wrong address or version."""
     if len(payload) > SENT:
         payload = bytes(_import_slow_path().shortened(payload, SENT))
     try:
@@ -147,7 +147,7 @@ def encode_request(harness: bytes, payload: bytes, within_ms: int, *, headless: 
 
 
 def _encode_seen(payload: bytes) -> bytes:
-    """Return the field `seen`: device and inode of the payload's paths in this process."""
+    """Return the field `seen` as msgpack: device and inode of the payload's paths, by path."""
     found = dict[bytes, bytes]()
     for path, is_file in _paths(payload):
         try:
@@ -247,7 +247,7 @@ def _connect(path: bytes) -> _socket.socket:
 
 
 def _check_peer(sock: _socket.socket) -> _socket.socket:
-    """Return the socket if this user or root listens; the request holds a conversation."""
+    """Return the socket if this user or root listens at its other end. Raises PermissionError."""
     if hasattr(_socket, "SO_PEERCRED"):
         who = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER_BYTES)
         if int.from_bytes(who[4:8], sys.byteorder) not in (posix.geteuid(), 0):

@@ -72,7 +72,7 @@ class MessageSnapshot:
         return sum(map(_count_characters, self._flat))
 
     def begins_with(self, other: MessageSnapshot) -> bool:
-        """Return True if another snapshot of the same start is the beginning of this one, by its texts."""
+        """Return True if this snapshot begins with the other's messages and has its `start`."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 

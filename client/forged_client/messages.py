@@ -29,7 +29,7 @@ TEXT_TYPES = ("text", "input_text", "output_text")
 def window(
     messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
 ) -> tuple[Message, ...]:
-    """Return as many messages as given, with public text in the window's newest that fit. Never raises."""
+    """Return a message for each given one; only the window's newest that fit keep public text."""
     given = listed(messages)
     start = window_start(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans_of(given)

@@ -182,7 +182,7 @@ class Observer(BaseObserver):
                 self._end_sender()
 
     def _take_next(self) -> PendingEvent | None:
-        """Wait for the next event, turns last; return None and end the thread when the observer closes."""
+        """Wait for the next event; when closing with none left, end the sender and return None."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue.has_next or self._closing)
             if not self._queue.has_next:
@@ -211,7 +211,7 @@ class Observer(BaseObserver):
         return reply, verdict_on_part(part, reply)
 
     def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait `seconds`, less if a close begins: True; if one had begun before, end the sender: False."""
+        """Wait `seconds` or for a close to begin; if it had begun, end the sender, return False."""
         with self._changed:
             was_closing = self._closing
             self._changed.wait_for(lambda: self._closing, seconds)

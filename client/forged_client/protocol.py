@@ -78,7 +78,7 @@ class Welcome(Reply, frozen=True, tag="welcome"):
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
-    """First request of a connection. Without a version it means protocol 1, whatever the daemon has."""
+    """First request of a connection: the client's name and protocol versions (1 if left out)."""
 
     effect = "read"
     at_once = True
@@ -95,7 +95,7 @@ class Pong(Reply, frozen=True, tag="pong"):
 
 
 class Ping(Request[Pong], frozen=True, tag="ping"):
-    """Check that the daemon answers."""
+    """Request a reply, to check that the daemon answers."""
 
     effect = "read"
     at_once = True
@@ -113,7 +113,7 @@ class HandedOver(Reply, frozen=True, tag="handed_over"):
 
 
 class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
-    """Ask the running daemon for its place and its sockets; `pid` and `version` are the new daemon's.
+    """Request the place and sockets of the running daemon, for a new one with `pid` and `version`.
 
     The old daemon answers the requests in progress, closes all its files, and then replies. No agent sends
     this.
@@ -130,7 +130,7 @@ READY, YOURS = b"r", b"y"
 
 
 def _leaf_classes(base: type[M]) -> Iterator[type[M]]:
-    """Yield all messages of a kind, without classes that have subclasses, such as options of a verb."""
+    """Yield the message classes below `base` that have no subclasses (options of verbs have)."""
     for each in base.__subclasses__():
         yield from _leaf_classes(each) if each.__subclasses__() else (each,)
 

@@ -90,7 +90,7 @@ class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
         return self if client is None else MethodType(self, client)
 
     def __call__(self, client: Any, /, *args: P.args, **named: P.kwargs) -> Any:
-        """Send the request. Raises TypeError for missing or unknown fields, and for one text for several."""
+        """Build and send the request; return the reply. Raises TypeError for wrong fields."""
         if self._many is None:
             hints = get_type_hints(self._make)
             self._many = frozenset(name for name, hint in hints.items() if _takes_several(hint))
@@ -114,7 +114,7 @@ class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
 
     @property
     def __signature__(self) -> Signature:
-        """Return the request's own fields and its reply, for `help` and editors."""
+        """Return the method's signature, of the request's fields and its reply, for `help`."""
         from inspect import Parameter, signature  # noqa: PLC0415 - costs more than a call
 
         hints, made = get_type_hints(self._make), signature(self._make)
@@ -158,7 +158,7 @@ def remember_request(
     importance: float | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Remember:
-    """Write one memory; the reply comes when it is safe on disk.
+    """Make a request to write one memory; the reply comes when it is safe on disk.
 
     Scope and category default to those of the memory that it supersedes, else to repo and a default. A text
     with a secret is refused, unless `allow_secret`, because agents will see it. `cues` are up to five short
@@ -203,10 +203,10 @@ def edit_request(
     unrelate: Iterable[str] = (),
     agent_id: str = "",
 ) -> Edit:
-    """Write a new version with another text, category, cues or evidence; None keeps a field.
+    """Make a request for a new version with another text, category, cues, evidence or links.
 
-    `relate` adds links, and `unrelate` removes links to these ids. With `base`, the version that the text
-    was made from, the edit is refused if there is a newer version by now.
+    None keeps a field. `relate` adds links, `unrelate` removes links to ids. With `base`, the version that it
+    is made from, the edit is refused if there is a newer version by now.
     """
     return Edit(
         workspace=workspace,
@@ -241,7 +241,7 @@ def retrieve_request(
     mode: str = "block",
     agent: str = "",
 ) -> Retrieve:
-    """Retrieve the injection for one turn; the reply has it as `text`.
+    """Make a request for the injection of one turn; the reply has it as `text`.
 
     In a session each memory is injected once. `block` returns the memories of the session and then the new
     ones, for a prompt that is built anew each turn. `append` returns only the new ones. `plain` ignores the
@@ -277,7 +277,7 @@ def search_request(
     agent: str = "",
     session_id: str = "",
 ) -> Search:
-    """Rank memories for a query text; with `rated` each hit has a confidence label.
+    """Make a request to rank memories for a query; with `rated` each hit has a confidence label.
 
     `hypotheses` are sentences that such memories may contain; they are searched with the query or without
     one.
@@ -295,7 +295,7 @@ def search_request(
 
 
 def why_request(workspace: str, *, session_id: str = "", query: str = "", agent: str = "") -> Why:
-    """Explain the last injection of a session, or the results of a query now."""
+    """Make a request to explain the last injection of a session, or the results of a query now."""
     return Why(workspace=workspace, session_id=session_id, query=public_text(query), agent=agent)
 
 
@@ -311,7 +311,7 @@ def recall_request(
     timeout_s: float | None = None,
     token_budget: int | None = None,
 ) -> Recall:
-    """Search the memories of a session, the user, an agent and the organization as one list.
+    """Make a request to search session, user, agent and organization memories as one list.
 
     Ids are texts or UUIDs. `filters` are values that a memory's metadata must have. `scopes` are those to
     search instead of all four. `text` of the reply is one injection for a prompt.
@@ -338,7 +338,7 @@ def capture_requests(
     last_summary_index: int = 0,
     agent: str = "",
 ) -> Iterator[Capture]:
-    """Hand over a finished turn, or another `kind` of event, to be turned into memories.
+    """Make the requests (several for a long one) that hand over a turn or other event for capture.
 
     A window that is too large for one frame is sent in several, within the one deadline. `agent` is the same
     name as for `retrieve`.
@@ -359,10 +359,10 @@ def ingest_request(
     allow_secret: bool = False,
     timeout_s: float | None = None,
 ) -> tuple[Ingest, float | None]:
-    """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
+    """Make a request, with a time limit, to store documents in pieces that all agents may search.
 
-    All of them together have at most 900 KiB. With `preview` nothing is written, and the reply lists the
-    outcome for each document.
+    A later text of a source replaces the former. With `preview` nothing is written, and the reply lists the
+    outcome for each document. All documents together have at most 900 KiB.
     """
     request = Ingest(
         documents=tuple(documents),
@@ -377,12 +377,12 @@ def ingest_request(
 def rebuild_request(
     workspace: str, *, full: bool = False, wait: bool = False, timeout_s: float | None = None
 ) -> tuple[Rebuild, float | None]:
-    """Rescan the roots; with `wait`, choose a `timeout_s` that is long enough for a first build."""
+    """Make a request to rescan the roots; with `wait`, `timeout_s` must cover a first build."""
     return Rebuild(workspace=workspace, full=full, wait=wait), timeout_s
 
 
 def try_request(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
-    """Make one real call to each model at an endpoint."""
+    """Make a request, with a time limit, for one real call to each model at an endpoint."""
     return Try(), timeout_s
 
 
@@ -399,7 +399,7 @@ def new_key() -> str:
 
 
 class Verbs:
-    """Settings and verbs of a client. It connects at the first call.
+    """Base of both clients: settings, and a method for each verb. They connect at the first call.
 
     `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
     `autostart` a missing daemon is started, from `executable` or as autostart.py documents. `strict` raises
@@ -463,7 +463,7 @@ class Verbs:
         return socket_path() if self._address is None else checked(self._address)
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:
-        """Return the end of the call: as given, else after a retrieve's own limit, else the default."""
+        """Return a call's deadline: as given, else a retrieve's limit + 0.5 s, else the default."""
         if timeout_s is None and isinstance(request, Retrieve | Recall) and request.timeout_s is not None:
             timeout_s = request.timeout_s + GRACE_S
         return Deadline(self._timeout_s if timeout_s is None else timeout_s)

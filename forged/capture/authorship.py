@@ -219,7 +219,7 @@ def sentences_of(piece: MessagePiece) -> Iterator[str]:
 
 
 def parts_of(piece: MessagePiece) -> list[str]:
-    """Split a piece into sentences with end marks and following blanks; joined they are its text."""
+    """Split a piece into sentences; joined again they are its text, with wrapped lines in one."""
     text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
     return [part for part in _split(text) if part]
 

@@ -71,7 +71,7 @@ class CallLimiter:
         self._attempt.abandon()
 
     def record_failure(self, event: Event, report: TaskFailed) -> None:
-        """Record a failed task, with cost and outage if a call caused it.
+        """Record cost and outage of a task that failed in a call; else only release its attempt.
 
         An unusable answer does not mean that the model is down: the event waits or fails by its own attempts.
         """

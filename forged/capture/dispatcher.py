@@ -103,7 +103,7 @@ class EventDispatcher:
             group.create_task(self._run_steps())
 
     def wake(self) -> None:
-        """Check again for an event to give to the worker, because something may have changed."""
+        """Wake the loop that gives events to the worker, because something may have changed."""
         self._changed.set()
 
     @property
@@ -163,7 +163,7 @@ class EventDispatcher:
                     await self._changed.wait()
 
     async def _start_next(self) -> float | None:
-        """Start the attempt of the next event that is due; return the seconds to wait, or None."""
+        """Start the next due event's attempt; return seconds to the next look, None until woken."""
         if self._queue.in_hand is not None:
             return None
         now = self._clock()

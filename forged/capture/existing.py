@@ -226,7 +226,7 @@ class ReplacementLookup:
         return None if self._by_model else self._replaced_head(root)
 
     def _is_about_head(self, head: Memory) -> bool:
-        """Return True if a text that replaces an older version is also about its head."""
+        """Return True if a text that replaces an older version is also about `head`, the newest."""
         is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
         return is_same or is_evident(self._content, head.content)
 
@@ -292,7 +292,7 @@ async def vectors_of_texts(
 
 
 async def _vectors_by_opening(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:
-    """Return the vectors of texts by their openings; none if one is missing."""
+    """Return vectors of the openings of texts, keyed by text; none if one is missing."""
     found = await vectors([opening(each, _MOST_IN_ROW) for each in texts])
     return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
 

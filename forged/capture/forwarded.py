@@ -166,7 +166,7 @@ def split_forwarded(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, 
 
 
 def is_forwarded_line(line: str) -> bool:
-    """Return True if a single line with a digit shows by itself that another person wrote it."""
+    """Return True if a line alone shows, as chat line or footer, that another person wrote it."""
     return _line_kind((line,), 0) in {"inline", "foot"}
 
 

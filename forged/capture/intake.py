@@ -228,7 +228,7 @@ class Intake:
         return await self._to_events(submission, event_id, key, messages, known, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
-        """Clean messages, count removals, store opt-outs, and answer each request to forget once."""
+        """Clean messages, count cuts, store opt-outs; answer opt-outs and requests to forget."""
         begun = submission.begun and said[:1] == submission.messages[:1]
         goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
         opt_outs = self._off_record.of(key)

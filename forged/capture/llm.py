@@ -94,7 +94,7 @@ _WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
 
 
 class _ReplyCutShort(CallFailed):
-    """Reply that was cut at its length limit; `found` has its complete memories."""
+    """Failure of a call whose reply was cut at a length limit; `found` has its whole memories."""
 
     def __init__(self, error: ProviderError, found: Classified) -> None:
         super().__init__(error, found.usage)

@@ -119,7 +119,7 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """Wraps a classifier: proposes requests to remember where it finds nothing, or if headless.
+    """Wraps a classifier; if that finds nothing, or headless, proposes only requested memories.
 
     With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """

@@ -61,7 +61,7 @@ def read(text: str) -> Classified:
 
 
 def begins_with_json(text: str) -> bool:
-    """Return True if a reply begins with JSON, so that its end is not inside a thought."""
+    """Return True if a reply without its thoughts begins with JSON, so its end is in no thought."""
     return _without_thinking(text).lstrip()[:1] in _JSON_BEGINS
 
 

@@ -23,7 +23,7 @@ _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "thi
 
 
 class Notifications:
-    """Logs texts kept, refused, opted out or to be forgotten, and reports them once to their sessions.
+    """Logs kept and refused texts, opt-outs and requests to forget, to report to their sessions.
 
     `classifier` names the configured model, or is empty.
     """
@@ -80,7 +80,7 @@ class Notifications:
             self._log.add(f"{event.id} {said}", entry)
 
     def log_off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
-        """Log a message that opts out; `key` identifies the message, so it is logged once."""
+        """Log that a message opts out, without its text, once for each message's `key`."""
         entry = CaptureLogEntry(
             at=time.time(),
             reason=AS_ASKED,
@@ -125,7 +125,7 @@ class Notifications:
         return True
 
     def unreported(self, session_id: str) -> tuple[str, ...]:
-        """Return the sentences about kept and refused texts that no reply has reported to a session yet."""
+        """Return a sentence for each log entry that no reply has reported to its session yet."""
         return tuple(map(_sentence, self._log.unreported(session_id)))
 
     def mark_reported(self, session_id: str, count: int) -> None:

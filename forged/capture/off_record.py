@@ -121,7 +121,7 @@ def without_repeats(text: str, opted_out: Sequence[OptOut], *, by_name: bool) ->
 
 
 def is_opted_out(content: str, opted_out: Sequence[OptOut], prompts: Sequence[str]) -> bool:
-    """Return True if a text repeats an opt-out of the session or one in a person's prompts."""
+    """Return True if a text repeats what the session's opt-outs or a person's prompts opted out."""
     fresh = (opt_out_of(text) for prompt in prompts for text in cut_opted_out(prompt).opted_out)
     return any(each.is_said_in(content) for each in chain(opted_out, fresh))
 

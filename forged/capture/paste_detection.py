@@ -95,7 +95,7 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
 
 
 def _after_colon(line: str, block: tuple[str, ...], points: int) -> int:
-    """Return the points of a block below a line that ends with a colon."""
+    """Return a block's points below a colon: foreign unless the line announces what to keep."""
     if segment_patterns()["announces"].search(line) is None:
         return _FOREIGN
     return 0 if is_list(block) and segment_patterns()["agents"].search("\n".join(block)) is None else points

@@ -99,7 +99,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
             self.given_up = f"the worker died {MOST_KILLS} times on it: {reason}"
 
     def record_failure(self, report: TaskFailed) -> float:
-        """Record a failed attempt, give up after five; return the seconds until the next one."""
+        """Record a failure, give up after five by the event's fault; return the seconds to wait."""
         self.trouble = report.message
         if report.reason == "storage":
             return STORAGE_RETRY_S
@@ -238,7 +238,7 @@ class CaptureQueue:
 
 
 def session_key(session_id: str, roots: Sequence[Root]) -> str:
-    """Return the key of a session in its roots, "" if either is missing.
+    """Return the key of a session in its roots: id and roots joined; "" if neither is given.
 
     Roots are part of it because a pause stops one repository.
     """

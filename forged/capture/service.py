@@ -230,7 +230,7 @@ class CaptureService:
         return done + await self._events.cut_dead(unwanted)
 
     async def _cut_event(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
-        """Cut unwanted texts out of an event and its documents, again if it changed meanwhile."""
+        """Return an event and its documents without unwanted texts, anew if changed meanwhile."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -289,7 +289,7 @@ class CaptureService:
 
     @property
     def _last_error(self) -> str:
-        """Return the latest error of state, storage or worker."""
+        """Return the error of the state, else of stored events, else of the last attempt, or ""."""
         return self._state.problem or self._events.trouble or self._dispatcher.last_error
 
     def _condition(self) -> tuple[str, str]:

@@ -352,7 +352,7 @@ class Supervisor:
         self._on_report(report)
 
     def _set_deadline(self, limit_s: float | None = None, slow_s: float | None = None) -> None:
-        """Kill the worker unless it reports in `limit_s`; report a slow start after `slow_s`."""
+        """Reset timers: kill a silent worker after `limit_s`, report slow starts after `slow_s`."""
         for timer in self._timers:
             timer.cancel()
         loop = asyncio.get_running_loop()

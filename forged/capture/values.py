@@ -25,7 +25,7 @@ MAX_CONTENT_BYTES = 8 << 10
 
 
 class KnownMemory(msgspec.Struct, frozen=True):
-    """Newest version of an existing memory, as a classifier sees it."""
+    """Newest version of an existing memory, as a classifier sees it: labels and first line only."""
 
     id: str
     scope: str
@@ -65,7 +65,7 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Add the cost of further calls."""
+        """Return the sum of this cost and that of further calls."""
         return Usage(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,
@@ -79,7 +79,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Statement that is not kept, in the person's words, and the reason; `asked`: keeping was requested."""
+    """Statement that is not kept, and the reason; `asked`: the person requested to keep it."""
 
     text: str
     reason: str
@@ -104,7 +104,7 @@ class Classified(msgspec.Struct, frozen=True, tag="classified"):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of proposals left out, secrets removed, forgotten texts kept as said again; and refusals."""
+    """Counts of dropped proposals, removed secrets, forgotten texts kept as repeated; refusals."""
 
     invalid: int = 0
     duplicates: int = 0
@@ -196,7 +196,7 @@ class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
 
 
 class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
-    """The worker's question if it may send an event to the model again, as it may have been cut."""
+    """The worker's question if it may send an event to the model again, or part was forgotten."""
 
     event_id: str
 

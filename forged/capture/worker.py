@@ -179,7 +179,7 @@ class Worker:
         self._report = report
 
     async def handle(self, task: Classify) -> None:
-        """Classify the event of a task; the last report is Classified or TaskFailed."""
+        """Classify the event of a task, and report the result: Classified or TaskFailed."""
         event_id = task.event.id
         try:
             last: Report = msgspec.structs.replace(await self._classify(task), event_id=event_id)

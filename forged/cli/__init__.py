@@ -43,7 +43,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _current_directory() -> str:
-    """Return the current directory, "" if it was removed, which a command that needs one reports."""
+    """Return the current directory of the process, or "" if it was removed."""
     try:
         return os.getcwd()
     except OSError:  # it was removed; a command that needs a workspace reports it

@@ -57,11 +57,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     shows_terminal: bool = False
 
     def can_redraw(self, stream: TextIO | None) -> bool:
-        """Return True if the stream is a terminal that supports escape sequences, as a bar needs."""
+        """Return True if a stream is a terminal with escape sequences, as TERM is not `dumb`."""
         return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
     def is_coloured(self, stream: TextIO | None) -> bool:
-        """Return True if the stream gets colours: by NO_COLOR, else FORCE_COLOR, else if it can."""
+        """Return True for colours: NO_COLOR forbids, FORCE_COLOR forces, else terminals decide."""
         if self.environ.get("NO_COLOR"):
             return False
         return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.can_redraw(stream)
@@ -118,7 +118,7 @@ def stdin_text() -> str:
 
 @contextmanager
 def open_client(call: Invocation) -> Iterator[Client]:
-    """Open a client of the daemon by the call's options; its errors in the block become Stop."""
+    """Yield a client of the daemon by the call's options; client errors in the block raise Stop."""
     try:
         with Client(
             timeout_s=call.timeout_s,
@@ -133,7 +133,7 @@ def open_client(call: Invocation) -> Iterator[Client]:
 
 
 def check_read(reply: Reply) -> None:
-    """Raise Stop for a reply without a result; else print its reason, if any, on stderr.
+    """Raise Stop unless a reply is ok, empty or disabled; print its reason, if any, on stderr.
 
     `disabled` is a state and not a failure; the command goes on with an empty result.
     """
@@ -144,13 +144,13 @@ def check_read(reply: Reply) -> None:
 
 
 def check_done(reply: Reply) -> None:
-    """Raise Stop with the reason if a reply says that a write was not carried out."""
+    """Raise Stop with a reply's reason unless its status is ok; empty and disabled raise, too."""
     if reply.status != "ok":
         raise Stop(reply.status, status_sentence(reply))
 
 
 def ask(call: Invocation, request: Request[R], check: Callable[[Reply], None] = check_read) -> R:
-    """Send one request to the daemon by a client of its own; return the reply after `check`."""
+    """Send a request to the daemon by a new client; return the reply if `check` accepts it."""
     with open_client(call) as client:
         reply = client.ask(request)
     check(reply)
@@ -218,7 +218,7 @@ def show_found(
     missing: Sequence[str],
     sentence: str,
 ) -> None:
-    """Print the pages of ids that were asked for; exit code 1, with the sentence, if some are missing.
+    """Print the texts found for ids; if ids are missing, end with exit code 1 and the sentence.
 
     With `--json` the reply itself names the missing ids, unless nothing was found.
     """

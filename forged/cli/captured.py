@@ -63,7 +63,7 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
 
 
 def _empty_sentence(request: ListCaptured, found: CapturedPage) -> str:
-    """Return why `captured` lists no statement: none was saved or refused, none matches, or the offset."""
+    """Return why `captured` is empty: no statement was judged, none matches, or all are skipped."""
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -98,7 +98,7 @@ def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_ro
 
 
 def _outcome(each: CapturedEntry) -> str:
-    """Return the outcome of a statement that capture judged: saved, asked, forgotten or refused."""
+    """Return a captured statement's outcome: saved, asked (to forget it), forgotten or refused."""
     if each.memory_id:
         return "saved"
     if each.why == "forget":

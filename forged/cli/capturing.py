@@ -99,5 +99,5 @@ def _resume_receipt(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
 
 
 def _place_lines(what: str, places: Sequence[str]) -> list[str]:
-    """Return a line `WORD: REPOSITORY` for each repository of a pause of memory."""
+    """Return a line `WORD: PLACE` for each place of a pause: a repository, or `everywhere`."""
     return [f"{what}: {paused_place_name(place)}" for place in places]

@@ -241,7 +241,7 @@ class DefaultGroup(click.Group):
     """A group of commands that runs its command `status` if the command line names none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `status` first if the arguments are empty or begin with an option that the group lacks."""
+        """Insert `status` if arguments are empty or begin with an unknown option; parse them."""
         own = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
         if not args or (args[0].startswith("-") and args[0] not in own):
             args = ["status", *args]

@@ -86,7 +86,7 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
 
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
-    """Return a table of failed capture events: id, time of failure, kind, repository, reason."""
+    """Return a table of failed or waiting capture events: id, time, kind, repository, reason."""
     rows = (
         (event.id, local_time(event.died_at) or "waits", event.kind, event.root, event.reason)
         for event in events

@@ -40,7 +40,7 @@ _BY_WORD = {
 
 
 class Stop(Exception):  # noqa: N818 - an ending, not always an error
-    """End of a command with a sentence for a person; `word` is its error code, which sets the exit code."""
+    """Exception that ends a command with a sentence; its error code `word` sets the exit code."""
 
     def __init__(self, word: str, message: str) -> None:
         super().__init__(message)

@@ -209,7 +209,7 @@ def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
 
 
 def _write_text(to: str, text: str, *, force: bool) -> None:
-    """Write an export to stdout, escaped for a terminal, or to a new file; `force` overwrites one."""
+    """Write an export to stdout, escaped, or to a file; only `force` overwrites an existing one."""
     if to in {"", "-"}:
         say_escaped(text)
         return

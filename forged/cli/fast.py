@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
-    """Run `hook`, `mcp` or a plain ping, status or retrieve without click; return its exit code, or None."""
+    """Run hook, mcp or plain ping, status, retrieve; return exit code, None if left to click."""
     if arguments[:1] == ["hook"] and not _ABOUT.intersection(arguments) and _is_piped():
         from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
 

@@ -46,7 +46,7 @@ def all_injections(client: Client, asked: wire.ListInjections) -> tuple[wire.Inj
 
 
 def workspace_roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
-    """Ask for the memory folders of a workspace: those of its repository, and the user's."""
+    """Return the daemon's reports on the roots of the workspace's repository and of the user."""
     report = client.ask(wire.Status(workspace=workspace))
     check_read(report)
     tops = _repository_tops(client, workspace)

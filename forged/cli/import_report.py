@@ -37,7 +37,7 @@ class ImportedItem(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """Result of an import, or its plan if not `done`: counts by result, memories, and what was `left`."""
+    """Result of an import, or its plan if not `done`: counts, each memory, and entries left out."""
 
     done: bool
     counts: dict[str, int]

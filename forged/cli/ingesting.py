@@ -277,7 +277,7 @@ def _parts_text(record: wire.DocumentRecord) -> str:
 
 
 def _remove_document(call: Invocation, name: str) -> None:
-    """Remove an ingested document by its id or source, or else by a relative path; print it."""
+    """Let the daemon remove a document by id or source, else by path; print what was removed."""
     try:
         reply = ask(call, wire.RemoveDocument(name=name), check_done)
     except Stop as stop:

@@ -68,7 +68,7 @@ def _is_present(state: AgentState) -> bool:
 
 
 def _ask_activity(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
-    """Ask a running daemon for the activity of agents; return why it is silent, or "", and that."""
+    """Ask a running daemon about agents; return why it is silent, or "", and reports by agent."""
     try:
         with open_client(msgspec.structs.replace(call, autostart=False)) as client:
             report = client.status("")

@@ -113,7 +113,7 @@ def learn_command(
 def _survey_all(
     call: Invocation, known: PastSessions, agents: Sequence[str], since: str, *, here: bool
 ) -> list[SurveyedSession]:
-    """Read and classify agents' sessions since a time, with a progress bar; `here`: of this workspace."""
+    """Read and classify sessions since a time, with a progress bar; `here`: of this workspace."""
     begins = datetime.fromisoformat(since).timestamp() if since else 0.0
     there = changed_sessions(call.environ, agents, begins)
     bar, past = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json), list[SurveyedSession]()

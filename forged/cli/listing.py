@@ -115,7 +115,7 @@ def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterato
 
 
 def _origin_fields(memory: MemoryRecord) -> dict[str, str]:
-    """Return origin, trigger and session of a memory by these names, without repeated values."""
+    """Return a memory's origin, trigger and session by field name; a repeated value is left out."""
     found: dict[str, str] = {}
     for name in ("origin", "trigger", "session"):
         value = getattr(memory, "session_id" if name == "session" else name)

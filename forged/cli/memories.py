@@ -174,7 +174,7 @@ def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
 
 
 def _ask_chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id: str) -> wire.Chain:
-    """Ask for all versions of a memory; one of a session is its own only version."""
+    """Return all versions of a memory from the daemon; for a session's memory only itself."""
     if memory.scope == wire.Scope.SESSION:
         return wire.Chain(memories=(memory,))
     owner = agent_id if memory.scope == wire.Scope.AGENT else ""

@@ -107,7 +107,7 @@ def _check_configuration(call: Invocation) -> None:
 
 
 def _hand_over(call: Invocation, before: int) -> bool:
-    """Start a daemon that takes over the old one's socket; False if refused. Raises Stop if it fails."""
+    """Start a daemon that takes over the old one's socket; return False if the old one refuses."""
     try:
         successor = autostart.start_replacement(address_of(call), call.executable, env=call.environ)
     except ClientError as error:

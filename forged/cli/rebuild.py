@@ -127,7 +127,7 @@ class RebuildProgress:
 
 
 def _result_lines(reply: Rebuilt, paint: Painter) -> Iterator[str]:
-    """Yield if the rebuild is done or has only started, and the state of each root."""
+    """Yield a line that says if the rebuild is done or only started, and lines on each root."""
     if reply.status == "ok":
         yield "all memory files were read"
     else:

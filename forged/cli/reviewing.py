@@ -114,7 +114,7 @@ def _is_at_terminal(call: Invocation) -> bool:
 
 
 def _ask_and_decide(call: Invocation, asked: Review) -> tuple[Reviewed, bool]:
-    """Show proposals, or else unused files, ask which to use, send that; return reply, and if it asked."""
+    """Ask about proposals, else unused files, send the answers; return reply and if it asked."""
     with open_client(call) as client:
         found = client.ask(asked)
         check_done(found)

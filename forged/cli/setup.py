@@ -43,7 +43,7 @@ class SetupResult(msgspec.Struct, frozen=True):
 
 
 class _ExtraSteps(msgspec.Struct, frozen=True):
-    """Steps of setup that concern no agent: systemd's units, and forged's lines in repositories."""
+    """Flags for steps of setup beyond agents: systemd's units, forged's lines in repositories."""
 
     service: bool
     git: bool
@@ -186,7 +186,7 @@ def _change_service(call: Invocation, machine: Machine, *, removes: bool) -> Ite
 
 
 def _remove_git_lines(call: Invocation) -> Iterator[str]:
-    """Remove forged's line from `info/exclude` of each repository. Raises Stop for lines that stay."""
+    """Ask the daemon to remove its `info/exclude` lines; yield each. Raises Stop if some stay."""
     with open_client(call) as client:
         done = client.ask(wire.Trust(action="unexclude"))
     if done.status != "empty":  # no repository has the line
@@ -205,7 +205,7 @@ def _start_daemon(call: Invocation) -> Iterator[str]:
 
 
 def _run_steps(about: str, steps: Iterator[str]) -> SetupResult:
-    """Run the steps of one agent or part of setup up to the first error; return both as its result."""
+    """Run the steps of one part of setup until an error; return those done, and the error."""
     done: list[str] = []
     try:
         done.extend(steps)

@@ -162,7 +162,7 @@ def index_names(names: Sequence[str]) -> str:
 
 
 def search_state(roots: Sequence[RootReport]) -> str:
-    """Say for roots if search by keywords and embeddings is ready, and how far embedding is."""
+    """Return a text on search in these roots: by keywords and embeddings, ready or in progress."""
     found = [name for name in _INDEXES if any(name in root.indexes for root in roots)]
     building = next((root for root in roots if root.embedded < root.to_embed), None)
     if building is None:
@@ -224,17 +224,17 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
 
 
 def proposals_note(count: int) -> str:
-    """Say how many proposed memories wait for review, with the command that shows them."""
+    """Return how many proposed memories wait for review, with the command that shows them."""
     return f"{counted(count, 'proposal')}; `forgectl review` shows them"
 
 
 def dead_events_note(count: int) -> str:
-    """Say how many capture events were given up, with the command that shows why."""
+    """Return how many capture events were given up, with the command that shows why."""
     return f"{counted(count, 'capture event')} given up; `forgectl dead list` shows why"
 
 
 def elsewhere_line(waits: WaitsElsewhere) -> str:
-    """Say which events, proposals and steps wait for a folder that is not at its path now, and the remedy."""
+    """Return a sentence on what waits for an absent folder: counts, the reason, and the remedy."""
     counts = (
         (waits.events, "event"),
         (waits.proposals, "proposal"),
@@ -284,7 +284,7 @@ def _tokens_text(report: CaptureReport) -> str:
 
 
 def captures_waiting(report: CaptureReport) -> str:
-    """Say how many turns (in memory) and events (on disk) capture has still to judge; empty if none."""
+    """Return numbers of turns (in memory) and events (on disk) still to judge; empty if none."""
     turns = f"{counted(report.turns, 'turn')} in memory" if report.turns else ""
     size = f" ({counted(report.spool_bytes, 'byte')})" if report.spool_bytes else ""
     spooled = f"{counted(report.spooled, 'event')} on disk{size}" if report.spooled else ""
@@ -297,7 +297,7 @@ def _capture_counts(report: CaptureReport) -> str:
 
 
 def ago(time: str, now: float) -> str:
-    """Say how long ago an RFC 3339 time was, such as `3 h ago`; an invalid one is shown as it is."""
+    """Return how long ago an RFC 3339 time was, such as `3 h ago`; an invalid time unchanged."""
     try:
         return f"{span(now - datetime.fromisoformat(time).timestamp())} ago"
     except ValueError:

@@ -150,7 +150,7 @@ def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> s
 
 
 def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
-    """Yield what waits for the person, each with its command: proposals, notices, files elsewhere."""
+    """Yield decisions that wait: proposals, trust notices, unused files of other repositories."""
     if report.capture.to_review:
         yield proposals_note(report.capture.to_review)
     for root in here:

@@ -55,7 +55,7 @@ def _stop_service(call: Invocation, manager: UserManager, *, ends_socket: bool) 
 
 
 def _stop_sentence(ended: StoppedProcess) -> str:
-    """Say for `stop` if the daemon was stopped, killed, or not running."""
+    """Return a sentence for `stop`: the daemon was stopped, killed, or not running."""
     if not ended.pid:
         return "forged is not running"
     if ended.killed:
@@ -64,7 +64,7 @@ def _stop_sentence(ended: StoppedProcess) -> str:
 
 
 def restart_sentence(now: RestartedProcess) -> str:
-    """Say for `restart` how the daemon was replaced or started, with process ids now and before."""
+    """Return a sentence for `restart`: how the daemon was replaced or started, with process ids."""
     return {
         "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",

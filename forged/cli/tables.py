@@ -76,7 +76,7 @@ def columns(
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map each memory id to its shortest prefix that is unambiguous among them; other texts stay whole."""
+    """Map each memory id to a unique prefix of 12 or more characters; other texts stay whole."""
     known = sorted(set(ids))
     found: dict[str, str] = {}
     for place, each in enumerate(known):

@@ -126,7 +126,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Return the texts, without those that are contained in another one of them."""
+    """Return the texts without those that are part of another, longer one."""
     return [text for text in texts if not any(text in other and text != other for other in texts)]
 
 
@@ -169,7 +169,7 @@ def plain_data(value: Any) -> Any:
 
 
 def tell(message: str) -> None:
-    """Print a message for the person on stderr, escaped; it is lost if stderr is closed."""
+    """Print an escaped message on stderr; a broken pipe ends the process, other errors do not."""
     try:
         _write_and_flush(sys.stderr, escape_line(message) + "\n")
     except BrokenPipeError:

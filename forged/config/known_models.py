@@ -91,7 +91,7 @@ def bare_name(name: str) -> str:
 
 
 def runs_in_process(name: str) -> bool:
-    """Return True if the daemon loads this model itself; False for a model of an endpoint."""
+    """Return True if a name is of a model that the daemon itself loads: `local:`, `fastembed:`."""
     return name.startswith(_IN_PROCESS)
 
 

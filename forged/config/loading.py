@@ -39,7 +39,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class _RawValue(msgspec.Struct, frozen=True):
-    """Configuration value as found, with its source. Text is converted later; a shared one may be invalid."""
+    """Unchecked configuration value with its origin; `is_shared`: from other tools' variables."""
 
     value: object
     origin: str
@@ -115,7 +115,7 @@ def _require_usable_models(given: Mapping[str, _RawValue]) -> None:
 
 
 def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
-    """Raise ConfigError for a person's prefixes with the local model, which always writes its own."""
+    """Raise ConfigError if the local model is configured with prefixes that differ from its own."""
     if given["memory.embedding_model"].value != LOCAL:
         return
     own = prefixes_of(LOCAL)
@@ -191,7 +191,7 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _known_keys(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
-    """Return the known keys of a source; warn of unknown ones. Raises ConfigError for a renamed one."""
+    """Return a source's values of known keys, warn of others. Raises ConfigError if renamed."""
     kept: dict[str, _RawValue] = {}
     for key, found in source:
         if key in _RENAMED:

@@ -155,7 +155,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def cjk(self) -> Config | None:
-        """Return this configuration for the Chinese, Japanese and Korean embedding model; None without one.
+        """Return a copy with the model for Chinese, Japanese and Korean as embedder, or None.
 
         None if no such model is set, or it is the general model. Prefixes are those of its family.
         """
@@ -174,7 +174,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def min_score(self) -> float:
-        """Return the strictness of the gate, set or default: share of unrelated messages without hits.
+        """Return the gate's strictness, set or default: share of unrelated messages without hits.
 
         At 0 or less all hits are injected. Without a setting it is 0.95 for a model that is known by name or
         needs no endpoint. It is 0 where no gate is possible: unknown models of an endpoint, strategy `hyde`

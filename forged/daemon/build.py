@@ -51,7 +51,7 @@ def make_shared_server(
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
-    """Return the server of `[shared]` and "", else None and why it is unusable ("": not configured)."""
+    """Return the shared server and "", or None and why it is unusable ("" if not configured)."""
     if not config.shared.url:
         return None, ""
     try:

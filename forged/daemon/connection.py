@@ -220,7 +220,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return is_whole
 
     def _answer(self, request: Request[Any], reply: Reply) -> None:
-        """Send a reply; if it injects memories, report to the service if the kernel took all of it."""
+        """Send a reply; if the request injects, report to the service whether it was sent whole."""
         whole = self.send(reply)
         if request.injects:
             wire = self._transport

@@ -191,7 +191,7 @@ class _HandoverRequest:
         return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
     def _read_reply(self) -> Reply | None:
-        """Return the reply to a hand-over, None if the connection ends. Raises AlreadyRunning if refused."""
+        """Return the hand-over reply, None at the end; raise AlreadyRunning on a final refusal."""
         while (received := self._receive()) != 0:
             self._frames.held += received
             while (body := self._frames.take()) is not None:
@@ -268,5 +268,5 @@ class FdStore:
 
 
 def _stored_name(root: str) -> str:
-    """Return the name of a root's pack for systemd, which shows names to anyone and allows no colon."""
+    """Return a hashed name for a root's pack: systemd shows names to anyone and allows no colon."""
     return _PREFIX + hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:16]

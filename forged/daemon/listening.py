@@ -25,7 +25,7 @@ class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
-    """Raised if no socket can be made at the address; the message names the command that helps."""
+    """Raised if no private socket can be made at the address; the message says what to do."""
 
 
 def ensure_private_directory(path: str) -> None:

@@ -60,7 +60,7 @@ class Models(msgspec.Struct, frozen=True):
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
-    """Return the models of a configuration and the worker's settings; a missing model is a reason."""
+    """Return a configuration's models, with reasons for missing ones, and the worker's settings."""
     memory = loaded.config.memory
     egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()

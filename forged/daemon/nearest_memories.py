@@ -29,7 +29,7 @@ _FRESH_S = 1.0
 
 
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
-    """Return up to 60 current memories of an event's roots within 2 s, those nearest to its text first."""
+    """Return up to 60 current memories within 2 s: nearest to an event's text, then the newest."""
     now = time.monotonic()
     files = FileStore(indexer, event.roots)
     place = Workplace(event.roots, files, tuple(root.top for root in event.roots), MemoryConfig())

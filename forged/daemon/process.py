@@ -54,7 +54,7 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
 
 
 class Threads(ThreadPoolExecutor):
-    """Thread pool for `asyncio.to_thread`; without new threads from the system it goes on with its own."""
+    """Thread pool for `asyncio.to_thread`; if the system refuses a thread, it uses those it has."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
@@ -110,7 +110,7 @@ async def sweep_sessions(daemon: Daemon) -> None:
 
 
 def record_seen_memories(daemon: Daemon, event: BuildEvent) -> None:
-    """After a build of a root with absent memories, record those of its new map as present again."""
+    """After a build of a root, record absent memories that its new map holds as seen again."""
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:

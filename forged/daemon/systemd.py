@@ -55,7 +55,7 @@ def watchdog_interval(env: Mapping[str, str]) -> float | None:
 
 
 def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
-    """Return the listening Unix socket passed to `pid`, `forged` first; others are refused with a warning."""
+    """Return the descriptor of systemd's listening socket, one named `forged` first; or None."""
     passed = _passed_descriptors(env, pid)
     named = [fd for name, fd in passed if name == _NAME]
     usable = [fd for fd in (*named, *(fd for _, fd in passed)) if _is_listening_socket(fd)]

@@ -164,7 +164,7 @@ def _headings(text: str) -> Iterator[_Heading]:
 
 
 def _heading_words(heading: str) -> str:
-    """Return the words of a heading without closing signs."""
+    """Return the words of a heading without its closing `#` signs."""
     words = heading[:_MOST_PATH].rstrip()
     plain = words.rstrip("#")
     return " ".join((plain if plain != plain.rstrip() else words).split())
@@ -240,6 +240,6 @@ def pieces(
 
 
 def _heading_cues(piece: PieceSpan) -> tuple[str, ...]:
-    """Return the headings above a piece as cues, unless it contains them."""
+    """Return the path of headings above a piece as its one cue, or none if it contains them all."""
     is_said = all(heading in piece.text for heading in piece.headings)
     return () if is_said else (piece.path,)

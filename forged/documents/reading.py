@@ -53,7 +53,7 @@ class DocumentFile(msgspec.Struct, frozen=True):
 
 
 def find_files(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
-    """Yield the file, or all text files below a folder, sorted by name; `source` replaces its path.
+    """Yield the file, or a folder's text files by name and the unread; `source` renames `path`.
 
     Each is named by its path, or by `source` and the path below the folder. Raises WorkspaceError.
     """
@@ -87,7 +87,7 @@ class _DocumentWalk:
         self._room = _MOST_ENTRIES
 
     def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
-        """Yield the text files below a folder, and folders not read; `below` is its path in the named one."""
+        """Yield a folder's text files and unread folders; `below` is its path in the walk."""
         if depth > _MOST_DEPTH:
             yield UnreadFile(self._source_name(below), f"lies more than {_MOST_DEPTH} folders deep")
             return
@@ -123,7 +123,7 @@ class _DocumentWalk:
 
 
 def _is_visible_name(name: str) -> bool:
-    """Return True for a name that is not hidden and can be printed."""
+    """Return True for a name that does not begin with a dot and is valid UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

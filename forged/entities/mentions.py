@@ -134,7 +134,7 @@ def _entity_of_word(text: str, start: int, word: str) -> tuple[Entity | None, bo
 
 
 def _installed_packages(text: str) -> Iterator[Entity]:
-    """Yield the packages of install commands: all in backticks, else the first."""
+    """Yield packages of install commands: all if the command is marked as code, else the first."""
     for found in _INSTALL.finditer(text):
         is_code = text[max(0, found.start() - 2) : found.start()].rstrip(" ")[-1:] in {"`", "$"}
         names = [word.strip("'\"") for word in found["what"].split() if not word.startswith("-")]

@@ -179,7 +179,7 @@ def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
 
 
 def possible_entity_ids(question: str) -> tuple[str, ...]:
-    """Return the ids of all entities that a question may name, for a database; single words first.
+    """Return ids of entities that a question may name, to seek in a database; single words first.
 
     At most MOST_RUNS of them, without aliases and names of which only the parts are present.
     """

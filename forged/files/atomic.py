@@ -76,7 +76,7 @@ def open_or_make(parent: int, name: str, owner: Owner | None = None) -> int:
 
 
 def _is_fresh(directory: int) -> bool:
-    """Return True if a directory may be the new one: the parent's owner could have swapped it."""
+    """Return True if a directory is ours, 0700 and empty, like one that was just made."""
     found = os.fstat(directory)
     is_ours = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o777 == 0o700
     return is_ours and not os.listdir(directory)
@@ -305,7 +305,7 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Own
 
 
 def _swap_file(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
-    """Replace a file durably by a new one of the same name; after an error the old one is unchanged."""
+    """Write a temporary file, sync it, rename it over the named one, and sync the directory."""
     fresh = _temporary_name()
     try:
         _write_new(directory, fresh, data, mode, owner)

@@ -90,7 +90,7 @@ class _Pending:
 
 
 class _SharedInotify:
-    """The only inotify instance of this process, shared by all roots: a user may have 128.
+    """One inotify instance, shared by every `DirectoryEvents` of this process: a user may have 128.
 
     A folder has one watch for all users of it. Thread-safe.
     """
@@ -178,7 +178,7 @@ class _SharedInotify:
                 return
 
     def _remove_watches(self, pending: _Pending) -> None:
-        """Remove one user's watches that no other one shares, and the reason of its refusal."""
+        """Remove watches of one `DirectoryEvents` that no other shares, and its refusal reason."""
         libc = _libc()
         self._refused.pop(pending, None)
         for watch in pending.watches:
@@ -189,7 +189,7 @@ class _SharedInotify:
         pending.watches = set()
 
     def _dispatch(self) -> None:
-        """Read all kernel events; add each to the `DirectoryEvents` of its folder, or mark it as lost."""
+        """Read kernel events; add those of `.md` files to a `DirectoryEvents`, or mark a loss."""
         for watch, mask, name in self._read_events():
             if mask & _OVERFLOW:
                 for pending in {each for waiting in self._waiting.values() for each in waiting}:

@@ -35,7 +35,7 @@ _Key = tuple[int, int, int, int]
 
 
 class EvidenceError(ForgedError):
-    """An evidence file cannot be read; the message says why."""
+    """Raised if an evidence file, or its lines, cannot be read; the message says why."""
 
 
 def with_hash(top: str, evidence: Evidence) -> Evidence:

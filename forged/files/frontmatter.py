@@ -300,7 +300,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 
 
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
-    """Return a memory with its cues, evidence, document and entities; None if the form is uncertain."""
+    """Return a memory with cues, evidence, document, entities, relations; None if uncertain."""
     cues, evidence, document, entities, relations = lists
     grounds = tuple(Evidence(*each) for each in _groups(_GROUNDS, evidence))
     things = tuple(

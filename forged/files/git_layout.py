@@ -32,7 +32,7 @@ class GitLayout(msgspec.Struct, frozen=True):
 
 
 def is_git_directory(path: str) -> bool:
-    """Return True if a directory is git's own, with objects and refs, and no work tree."""
+    """Return True if a path is a git directory (HEAD, objects, refs), and not a work tree's top."""
     if os.path.lexists(os.path.join(path, ".git")) or not os.path.lexists(os.path.join(path, "HEAD")):
         return False
     return all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
@@ -45,7 +45,7 @@ def is_git_top(directory: str, owners: frozenset[int]) -> bool:
 
 
 def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
-    """Return a repository's layout, believed if git's side names `top` back with the same owner.
+    """Return a repository's layout; a `.git` file counts only if git's side names `top` back.
 
     The `.git` file of a linked worktree names <common>/worktrees/<id>, which names the file back. The git
     directory of a submodule names its work tree as `core.worktree`. Both sides and one owner are required:
@@ -129,7 +129,7 @@ def _core_config(git_dir: str) -> dict[str, str | None]:
 
 
 def _config_value(value: str) -> str:
-    """Return a value of git's configuration without quotes, escapes and comment."""
+    """Return a value of git's configuration with escapes decoded, without quotes and comment."""
     text, is_quoted, at = "", False, 0
     while at < len(value):
         each = value[at]

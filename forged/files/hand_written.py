@@ -166,7 +166,7 @@ def _missing_key_reason(text: str, first: int) -> str:
 
 
 def _unclosed_reason(text: str) -> str:
-    """Return why an unclosed header is read as text. Raises MemoryFormatError if all lines have keys."""
+    """Return why an unclosed header is text, "" for a mere rule; raise if all lines have keys."""
     *lines, last = text.split("\n")
     begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
     if not (begun or _begins_with_known_key(text)):

@@ -84,7 +84,7 @@ def org_root(home: str) -> Root:
 
 
 def resolve(workspace: str, home: str) -> tuple[Root, ...]:
-    """Return the roots whose memories a workspace sees: the repository's, if there is one, and the user's.
+    """Return the roots whose memories a workspace sees: of its repository or folder, and the user.
 
     The user's own directories are never a repo root: HOME, directories above it, `~/.forge` and a repository
     of dotfiles with top HOME give the user root alone. Raises WorkspaceError for an unusable path.

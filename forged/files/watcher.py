@@ -239,7 +239,7 @@ class Watcher:
             self._look_now.set()
 
     def _handle_root_error(self, error: Exception) -> bool:
-        """Poll and report the roots that an error names; return False if none, or at a kernel limit."""
+        """Poll roots that an error names, and report all; False if none, or at a kernel limit."""
         cause = _cause(error)
         named = [root.top for root in self._roots if f'"{root.top}/' in cause]
         if not named or self._limit():
@@ -341,7 +341,7 @@ def _begin_watching(places: WatchedPlaces) -> _Watches | None:
 
 
 def _await_closed() -> None:
-    """Wait until the backend's thread has closed old watches, to never need a fourth instance."""
+    """Wait up to 0.5 s until closed watches leave this process at most two inotify instances."""
     until = time.monotonic() + _LAST_LOOKS_S
     while count_inotify_instances() > _MOST_HELD and time.monotonic() < until:
         time.sleep(_CLOSING_S)

@@ -194,7 +194,7 @@ def repair_header(text: str) -> RepairedHeader:
 
 
 def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
-    """Return the lines of one key as valid YAML, and the fault that was found."""
+    """Return the lines of one key as valid YAML, or as comments, and the fault found or ""."""
     if _is_entry(lines):
         return lines, ""
     first, below = lines[0], lines[1:]

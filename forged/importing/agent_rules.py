@@ -59,7 +59,7 @@ def batch_of_rules(text: str, *, where: str, scope: str, folder: str = "") -> Im
 def _item_of(
     statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
 ) -> ImportItem:
-    """Return a rule's statement as item: text with headings, category by its words or scope, and cues."""
+    """Return a rule's statement as item: text with headings, their category or a default, cues."""
     statement_said = _text_with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
     category = category_of(statement.lead, *statement.headings) or default.value
@@ -108,7 +108,7 @@ def _is_import_alone(statement: MarkdownStatement) -> bool:
 
 
 def _split_front_matter(text: str) -> tuple[list[str], str, int]:
-    """Return front matter lines, the text after them, and the count of lines before it."""
+    """Return front matter lines, the body after them, and the number of lines before the body."""
     lines, header, at = lines_of(text), list[str](), 0
     while (end := _header_end(lines, at)) > at:
         header += ["", *lines[at + 1 : end - 1], ""]

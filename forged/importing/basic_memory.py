@@ -126,7 +126,7 @@ def _link_of(relation: re.Match[str]) -> ItemLink:
 
 
 def _losses_of_link(relation: re.Match[str], where: str) -> list[SkippedPart]:
-    """Return the losses of a relation that becomes a link: its kind or its context."""
+    """Return skipped parts for data that a link lacks: a relation's unknown kind or context."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
         []

@@ -71,7 +71,7 @@ def export(target: str, copies: Sequence[RootCopy], *, replace: bool) -> Manifes
 
 
 def new_file(path: str) -> int:
-    """Create a file (0600) and its folder, and return its descriptor; as root, for the place's owner.
+    """Create a file (0600) and missing folders, for their owner if root; return its descriptor.
 
     Raises OSError, FileExistsError if the name exists.
     """

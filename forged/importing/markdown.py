@@ -124,7 +124,7 @@ class _StatementCollector:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
     def _add_block(self, block: MarkdownBlock) -> None:
-        """Add a block as a statement: joined to a lead before steps, table or code; a bullet has the lead."""
+        """Add a block as a statement, with the waiting lead line as its beginning or `lead`."""
         lead, said = self._lead, _block_text(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False

@@ -32,7 +32,7 @@ class PlannedItem(msgspec.Struct, frozen=True):
 class RepositoryPaths(msgspec.Struct, frozen=True):
     """Current repository with its name, and paths of other repositories by name.
 
-    `into` is the destination of all items, if set.
+    `into[""]`, if set, is the destination of all items of repositories that `into` does not name.
     """
 
     workspace: str

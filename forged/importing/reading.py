@@ -46,7 +46,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str, asked: ReadOptions) -> ImportBatch:
-    """Detect the format of a file or folder; return its items and skipped parts. Raises WorkspaceError."""
+    """Read items and skipped parts of a file or folder in a known format. Raises WorkspaceError."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
@@ -84,7 +84,7 @@ def _batch_of_folder(top: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _memory_folders(top: str) -> tuple[str, ...]:
-    """Return the subfolders of a `.forge` folder that hold memories, each with a final slash."""
+    """Return the memory folders in a `.forge` folder as "NAME/"; ("",) for such a folder itself."""
     if memory_files.is_memory_folder(top):
         return ("",)
     names = [folder.partition("/")[2] for folder in FOLDERS]
@@ -208,7 +208,7 @@ def _form_of_json(data: bytes) -> str:
 
 
 def _is_memory_file(text: str) -> bool:
-    """Return True for the front matter of a memory file."""
+    """Return True if a text begins with the front matter of a memory file."""
     try:
         values = front_matter(text, _OF_A_MEMORY).values
     except MemoryFormatError:

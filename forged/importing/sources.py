@@ -106,7 +106,7 @@ class Walk:
                 yield from self._files_of_entry(entry, where, most)
 
     def _files_of_folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
-        """Yield the wanted files of a subfolder, unless it is passed by or has memories of forged."""
+        """Yield a subfolder's wanted files; skip `.forge` and `.git` unless memories are read."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedPart(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:

@@ -29,7 +29,7 @@ def is_on(folder: str, plugin: str) -> bool:
 
 
 def hook_trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
-    """Return `given` if Codex's record has the hash of each of these hooks. Raises IntegrationError."""
+    """Return `given` if Codex's record has the hash of each of these hooks, else `missing`."""
     section = _read_config(folder).get("hooks")
     states = section.get("state") if isinstance(section, dict) else None
     if not isinstance(states, dict):

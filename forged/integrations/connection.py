@@ -90,7 +90,7 @@ def record_service(machine: Machine, *, installed: bool) -> None:
 
 
 def remove_own_files(machine: Machine) -> Iterator[str]:
-    """Remove the plug-in's folder and setup's record, once no agent and no service is recorded; yield it."""
+    """Remove plug-in folder and setup's record if it has no agent or service; yield the step."""
     known = record.load(machine)
     if known.agents or known.service:
         return
@@ -116,7 +116,7 @@ def _folders_above(name: str) -> Iterator[str]:
 
 
 def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterator[str]:
-    """Write the plug-in's folder, let the agent install it by its own commands, and record it; yield that."""
+    """Write the plug-in's folder, let the agent install it, record that; yield the step."""
     if not now.program:
         raise IntegrationError(
             f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"

@@ -121,7 +121,7 @@ def _without_container(text: str, path: Path) -> str:
 
 
 def _without_head(text: str, head: Head) -> str:
-    """Return the blanks of before `add`, if the document has only its head now, else the text as it is."""
+    """Return only the text after the document if nothing but its head is left, else all."""
     node = parse(text)
     is_alone = not text[: node.start].strip() and "/" not in text[node.start : node.end]
     return text[node.end :] if is_alone and node.value == head else text

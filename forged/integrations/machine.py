@@ -61,7 +61,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return (self.python, "-I", "-S", self.hook, agent, *signs)
 
     def hook_shell_line(self, agent: str) -> str:
-        """Return the command of this agent's hooks for a shell; it succeeds if forged is gone.
+        """Return the shell line of an agent's hooks, which succeeds even if forged is gone.
 
         An interpreter without its script ends with 2, a shell without its program with 127. Some agents take
         that for an objection and would stop every turn after forged was moved or deleted.

@@ -31,7 +31,7 @@ def files(row: AgentRow, machine: Machine) -> dict[str, str]:
 
 
 def hooks(row: AgentRow, machine: Machine) -> dict[str, list[object]]:
-    """Return the hooks that forged needs in an agent's settings: by event, with timeouts in its units."""
+    """Return forged's hooks for an agent's settings, by event, with timeouts in its time unit."""
     line = machine.hook_shell_line(row.name)
     return {event: [_hook_setting(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 

@@ -168,7 +168,7 @@ def _without_env(text: str) -> str:
 
 
 def _judge_connection(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
-    """Return `damaged` if a program in the text is gone, else `connected` if it is the same, or `older`."""
+    """Return `damaged` (a program is gone), `connected` (same text) or `older`, and a detail."""
     gone = [each for run in _RUN.findall(text) for each in run if not os.path.exists(each)]
     if gone:
         return "damaged", f"{path} runs {gone[0]}, which is gone"

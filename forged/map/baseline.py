@@ -163,7 +163,7 @@ def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
 def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
-    """Cache an edited index's calibration, derived from that of `before` if any; skip another model's.
+    """Cache an edited index's calibration, derived from `before`'s or new; skip another model's.
 
     Row i of the index was row `places[i]` of `before`, or is new at -1.
     """

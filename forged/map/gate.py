@@ -74,7 +74,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.evidences([(map_index, row)])[0]
 
     def evidences(self, rows: Sequence[tuple[int, int]]) -> list[float]:
-        """Return the evidence of some rows, each by its map and its row there."""
+        """Return the evidence of rows, given as pairs (map, row); `UNGATED` without comparison."""
         if self.evidence == UNGATED:
             return [UNGATED] * len(rows)
         fresh = [each for each in rows if each not in self._cached_evidence]
@@ -122,7 +122,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
-    """Compute the evidence of a search; by words alone until there is a baseline of its model.
+    """Compute the `GateScore` of a search; by words alone until there is a baseline of its model.
 
     The mean of the queries counts: one lucky guess among five hypotheses admitted a third of the unrelated.
     """
@@ -454,7 +454,7 @@ def _is_near(evidence: float, least: float) -> bool:
 
 
 def may_follow(gate_score: GateScore, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
-    """Return True if a link may be followed: weak evidence of the target, or a source beyond doubt."""
+    """Return True to follow a link: enough evidence of its target or its source, or no gate."""
     if gate_score.evidence == UNGATED:
         return True
     has_some = _is_near(gate_score.evidence_of(*target), least)

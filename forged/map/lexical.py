@@ -165,7 +165,7 @@ def bm25_scores(matches: TermMatches) -> list[Scores]:
 
 
 def cue_bm25_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
-    """Return the BM25 scores of cues; a term is as rare as in the memories, and occurs at least once."""
+    """Return the BM25 scores of cues; a term's rarity is that among memories, not among cues."""
     cue_matches = _look_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, cue_matches.frequency > 0)
     weight = _term_weights(matches, known)

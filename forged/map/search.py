@@ -103,7 +103,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 
 
 def _dense_index_of(part: MapPart, key: str | None) -> DenseIndex | None:
-    """Return the dense index of the model `key`, the map's own or the second; None means the map's own."""
+    """Return a part's index of the model `key` (None: the map's own model); None without one."""
     indexes = (part.dense,) if key is None else (part.dense, part.second)
     return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
@@ -227,7 +227,7 @@ def search_maps(
 
 
 def _shares(count: int, message: int | None, continued: int | None) -> Vectors | None:
-    """Return the weight of each query, (queries,), if the message continues another; else None."""
+    """Return query weights: half each for message and text that it continues; None without one."""
     if continued is None or message is None:
         return None
     shares = np.zeros(count, np.float32)

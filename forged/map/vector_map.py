@@ -49,7 +49,7 @@ class HeadList(msgspec.Struct, frozen=True, eq=False):
         return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
 
     def fitting(self, room: Callable[[], int]) -> Iterator[Memory]:
-        """Yield memories whose text has at most `room()` characters; `room` is asked for every 256."""
+        """Yield memories of at most `room()` characters, called again for every 256 memories."""
         for begin in range(0, len(self.sizes), _LOOKED_AT):
             for place in np.flatnonzero(self.sizes[begin : begin + _LOOKED_AT] <= room()).tolist():
                 yield self.memories[begin + place]
@@ -198,7 +198,7 @@ def _creation_times(part: MapPart) -> Seconds:
 def newest_page(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
-    """Return `count` memories from place `start` of the rows sorted newest first, then by id.
+    """Return up to `count` memories with their maps, from place `start` of rows, newest first.
 
     Only rows in the page or at its edges are parsed to the nanosecond, which takes 30 ms for 10,000.
     """

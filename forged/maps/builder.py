@@ -178,7 +178,7 @@ class LayerBuilder:
         return {key: held[key] for key in self._left_out if key in held}
 
     def drop_outdated(self, *, renew: bool, retry: bool) -> bool:
-        """Drop vectors that have to be made again, retry refused texts; return True if any were dropped."""
+        """Drop outdated vectors, or all by `renew`; return True if any texts are to be embedded."""
         if self.vectors is None or self.queue is None:
             return False
         if retry:
@@ -227,7 +227,7 @@ class LayerBuilder:
         return found - self.queue.set_aside.keys()
 
     def missing_in_map(self, layer_draft: LayerDraft) -> set[bytes]:
-        """Return hashes of memories' texts that would have no vector in the next map."""
+        """Return hashes of memory texts, not refused, that would lack a vector in the next map."""
         if self.vectors is None or self.queue is None:
             return set()
         known = self.vectors.lookup(all_new=not self.still_missing(layer_draft))
@@ -281,7 +281,7 @@ class LayerBuilder:
         return part.second if self._second else part.dense
 
     def pack_source(self, name: str) -> PackSource | VectorPack | None:
-        """Return the vectors of the parts, for a pack for another daemon."""
+        """Return the map parts' vectors, to be packed for another daemon; None without a model."""
         if self.vectors is None:
             return None
         pack_parts: list[PackPart] = []
@@ -415,7 +415,7 @@ class Builder:
         return files + tuple(sorted(texts))
 
     def forget_vectors(self) -> None:
-        """Let the next build embed everything anew: `rebuild --full`. The old vectors serve until then."""
+        """Let the next build embed all anew (`rebuild --full`); old vectors serve meanwhile."""
         self._renew = True
 
     def pack_source(self) -> PackSource | VectorPack | None:
@@ -524,7 +524,7 @@ class Builder:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> dict[EmbeddingQueue, EmbeddingRun]:
-        """Begin a run for each model with texts to embed, except some; the caller calls `leave` on each."""
+        """Begin and return a run for each model with texts to embed; the caller has to end each."""
         return {
             queue: layer.vectors.begin(len(layer_draft.missing), used_at, progress)
             for queue, (layer, layer_draft) in draft.lacking.items()
@@ -532,7 +532,7 @@ class Builder:
         }
 
     async def embed(self, draft: MapDraft, queue: EmbeddingQueue, run: EmbeddingRun) -> ProviderError | None:
-        """Get a draft's missing vectors from one model; return the error if the endpoint failed.
+        """Embed a draft's missing texts by one model; return the error if it failed or has to wait.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
@@ -585,6 +585,6 @@ class Builder:
         return self._draft_map(tuple(memory for memory in kept if memory is not None))
 
     def _pause(self) -> None:
-        """Pause while a map serves requests; the first build of a root takes no pauses."""
+        """Sleep half a millisecond if a map serves requests; the first build takes no pauses."""
         if self._map is not None:
             time.sleep(_PAUSE_S)

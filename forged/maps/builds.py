@@ -136,7 +136,7 @@ class RootIndex:
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
-        """Ask for a rescan, of all or `files`, and a build; return the generation that shows them as now.
+        """Ask for a rescan of all or `files`, and a build; return the generation that shows it.
 
         With `files`, paths of changed memory files, only they are scanned. With `after_s` the build, which
         shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
@@ -160,7 +160,7 @@ class RootIndex:
             self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
-        """Clear the marks, as a build of them begins; return the files to scan, nothing for all of them."""
+        """Clear the marks as a build begins; return the files to scan, an empty set for all."""
         self.marked.clear()
         self.generations.building = self.generations.wanted
         files = frozenset() if self._everything else frozenset(self._files)
@@ -284,7 +284,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.notify_waiters()
 
     def _record_held(self, index: RootIndex, error: ProviderError) -> None:
-        """Record that texts may not leave, which is no failure: words serve until `resumed`."""
+        """Record that texts may not leave for now, which is no failure, and wake the waiters."""
         progress, reached = index.progress, index.generations
         progress.state, progress.held = "held", str(error)
         progress.error = "" if index.map is not None else str(error)
@@ -292,7 +292,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.notify_waiters()
 
     async def _build(self, index: RootIndex, files: frozenset[str]) -> ProviderError | None:
-        """Scan, draft, embed and swap; return a passing error of a second model. Raises ProviderError."""
+        """Scan, draft, embed, swap; return a second model's error to retry, raise the first's."""
         if not index.progress.error:  # a failure is shown until a build succeeds
             index.progress.state = "building" if index.map is not None else "loading"
         self.events.publish(BuildEvent("scanning", index.root.top, generation=index.generations.building))

@@ -132,7 +132,7 @@ class EmbeddingQueue:
         return run
 
     async def embed(self, run: EmbeddingRun, wanted: Callable[[], Mapping[bytes, str]]) -> None:
-        """Check the model, then embed the texts that `wanted` returns in a thread; set aside refused ones.
+        """Check the model, then embed the texts of `wanted` into the run; set aside refused ones.
 
         Raises ProviderError when the endpoint failed; earlier vectors are in the run.
         """
@@ -268,7 +268,7 @@ class EmbeddingQueue:
             self.revision += 1
 
     def _on_model_change(self) -> None:
-        """Embed holders' texts anew, compute the baseline and report the change of the model."""
+        """Start embedding holders' texts anew and computing the baseline; report the change."""
         self._woken.set()
         self.learner.learn()
         self._on_change()
@@ -372,7 +372,7 @@ class EmbeddingRun:
             part = await self._isolate(part) if error is not None else []
 
     async def _isolate(self, part: Chunk) -> Chunk:
-        """Halve a failed chunk until one text is left, and try it alone; return the texts not asked for."""
+        """Halve a failed chunk down to one text and try it alone; return texts left to embed."""
         aside: Chunk = []
         while len(part) > 1:
             middle = len(part) // 2
@@ -432,7 +432,7 @@ class EmbeddingRun:
 
 
 class BaselineLearner:
-    """Computes the baseline of one model, for all roots, in a background task.
+    """Background computing of one model's baseline, the zero point of the gate, for all roots.
 
     Until one is known the gate uses words. A failure is tried again by the next build that embeds, by the
     next scan and, if the reason may pass, after a build whose texts were answered. `is_wanting` is True while
@@ -530,7 +530,7 @@ class BaselineLearner:
 
 
 async def _embed_messages(identity: ModelIdentity, kind: Kind) -> Vectors:
-    """Embed all everyday messages as queries or as passages, 32 at once."""
+    """Return the vectors of all everyday messages as queries or as passages, in calls of 32."""
     size = _MESSAGES_AT_ONCE
     parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

@@ -38,7 +38,7 @@ _MOST_REMEMBERED = 8
 
 
 class _PackedModel(msgspec.Struct, frozen=True):
-    """Model of a vector pack's label: vectors of test sentences and the baseline, as float32 bytes."""
+    """Model, as encoded in a pack's label: vectors of test sentences and the baseline, as bytes."""
 
     embedder: str
     number: int
@@ -48,7 +48,7 @@ class _PackedModel(msgspec.Struct, frozen=True):
 
 
 class ModelCache:
-    """Cache of known models, baselines and vector packs that outlives an indexer and a daemon.
+    """In-memory cache of known models, baselines and vector packs, shared by successive indexers.
 
     By an embedder's key: each model's vectors of the sentences, and the time of the last full embedding.
     """
@@ -77,7 +77,7 @@ class ModelCache:
         return tuple(names)
 
     def encode_model(self, embedder: str, key: str) -> bytes:
-        """Encode the model `key`, of those behind an embedder's key, for the label of a vector pack."""
+        """Encode the test vectors and baseline of the model `key` for a vector pack's label."""
         number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
         sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
         found = sentences if sentences is not None else baseline.messages if baseline is not None else None
@@ -186,7 +186,7 @@ class ModelIdentity:
             self._start_check()
 
     def tick(self) -> None:
-        """Check a suspected change a minute later, and take the new model once that is allowed."""
+        """Check a suspected model again after a minute; accept a new model once allowed."""
         if self._doubted_at is not None and self._is_due:
             self._start_check()
         if self._number != self._kept and not self._reason_to_wait():
@@ -284,7 +284,7 @@ class ModelIdentity:
 
 
 def _are_alike(before: Vectors, rows: Vectors) -> bool:
-    """Return True if one model made both sets of sentences: another one moves all of them."""
+    """Return True if one model made both sets of vectors, as at least one sentence did not move."""
     same = before.shape == rows.shape
     return same and bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
 

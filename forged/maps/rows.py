@@ -64,7 +64,7 @@ def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -
 
 
 def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
-    """Return the memories that only `old`, and those that only `new` has; both are ordered by id."""
+    """Return the memories that only `old` and that only `new` has; changed ones are in both."""
     head, tail = unchanged_ends(old, new)
     removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
     before, after = set(map(id, removed)), set(map(id, added))
@@ -74,7 +74,7 @@ def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[
 
 
 def _with_ends(head: int, middle: list[int], size: int, tail: int) -> Numbers:
-    """Return the first `head` rows, those in the middle, and the last `tail` of `size`."""
+    """Return row numbers: the first `head`, those in `middle`, and the last `tail` of `size`."""
     return np.concatenate((np.arange(head), _as_array(middle), np.arange(size - tail, size)), dtype=np.int32)
 
 

@@ -267,7 +267,7 @@ class VectorPacks:
             del self._waiting[next(iter(self._waiting))]
 
     def take(self, root: Root) -> VectorPack | None:
-        """Remove and return the pack of a root."""
+        """Remove and return the pack of a root; None if there is none."""
         return self._waiting.pop(pack_name(root), (None, 0.0))[0]
 
     def drop_old(self) -> None:

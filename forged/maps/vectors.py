@@ -147,7 +147,7 @@ class KnownVectors:
     def begin(
         self, texts: int, used_at: Callable[[], float], progress: Callable[[int], None]
     ) -> EmbeddingRun:
-        """Begin a new embedding run, with the vectors that came before an outage."""
+        """Begin a new embedding run, which starts with the vectors of the run before, if any."""
         self.starts_anew = False
         run = self._queue.begin_run(self._purpose, texts=texts, used_at=used_at, progress=progress)
         before, self._run = self._run, run
@@ -162,7 +162,7 @@ class KnownVectors:
             self.cut |= run.cut
 
     def lookup(self, *, all_new: bool) -> Known:
-        """Return the lookup for the next map: of the old vectors until the last new one is there."""
+        """Return a lookup by hash for the next map: of old vectors until all new ones are there."""
         older = self._older
         return self.get if older is None or all_new else lambda key: _first_found(key, older)
 

@@ -116,7 +116,7 @@ class Calls:
         return place
 
     def _ask(self, request: Request[R]) -> R:
-        """Send a request to the daemon; return its reply. Raises ClientError, CallError if memory is off."""
+        """Send a request; return its reply. Raises ClientError, or CallError for a failed reply."""
         return _checked_reply(self._client.ask(request))
 
     # --- the tools; arguments are as in tools.py ---------------------------------------------------------
@@ -252,7 +252,7 @@ def _no_results(reply: Found | Memories, message: str) -> str:
 
 
 def _missing_sentence(reply: Memories) -> str:
-    """Name for the agent the memory ids that were not found, and the reason; empty if all were."""
+    """Return a sentence for the agent on ids that were not found, and why; empty if all were."""
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""
@@ -264,7 +264,7 @@ def _degraded_note(reply: Found | Memories) -> str:
 
 
 def _error_sentence(error: ClientError) -> str:
-    """Tell the agent why its call failed and what to do next, for each kind of client error."""
+    """Return a sentence for the agent on a client error: why its call failed, and what to do."""
     if isinstance(error, RequestFailed):
         return _refusal_sentence(error)
     if isinstance(error, DeadlineExceeded):

@@ -65,7 +65,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
 
 
 def _reserve_stdout(stdout: int) -> io.FileIO:
-    """Reserve stdout for messages; other output of this process and its children goes to stderr."""
+    """Return a file of stdout for messages; make all other output of the process go to stderr."""
     # An agent may have closed stderr, and the messages must not get its number.
     other = posix.open("/dev/null", posix.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
     out = io.FileIO(posix.dup(stdout), "wb")
@@ -154,7 +154,7 @@ class Bridge:
         return tools.initialize_result(params.get("protocolVersion"))
 
     def _take_notification(self, message: JsonRpcMessage) -> None:
-        """Drop a cancelled call, or ask for the agent's folders when they may have changed."""
+        """Leave a cancelled call unanswered, or ask for the agent's folders if they may differ."""
         if message.method == "notifications/cancelled":
             number = message.params.get("requestId")
             if isinstance(number, (str, int)):

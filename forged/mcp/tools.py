@@ -214,7 +214,7 @@ def checked_arguments(tool: Json, given: object) -> Json:
 
 
 def _checked_value(field: str, schema: Json, value: object) -> object:
-    """Check one tool argument by its schema: list, number or text. Raises WrongToolArgument."""
+    """Return a list, number or text argument if its schema allows it. Raises WrongToolArgument."""
     if schema["type"] == "array":
         return _checked_list(field, schema, value)
     if schema["type"] == "integer":
@@ -223,7 +223,7 @@ def _checked_value(field: str, schema: Json, value: object) -> object:
 
 
 def _checked_list(field: str, schema: Json, value: object) -> list[str]:
-    """Check number and texts of a tool argument that is a list. Raises WrongToolArgument."""
+    """Return a list argument if its length and texts fit the schema. Raises WrongToolArgument."""
     least, most = schema["minItems"], schema["maxItems"]
     if not isinstance(value, list) or not least <= len(value) <= most:  # type: ignore[operator]
         raise WrongToolArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")

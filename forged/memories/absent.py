@@ -55,7 +55,7 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
 
 
 async def _sweep_root(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
-    """Count a day for a root's missing files; erase rows that are due; return the number of memories."""
+    """Count a day for a root's missing files; erase due rows; return for how many memories."""
     removal, ids = memories.state.removal, await memories.trust.ids(root.top)
     known = known | removal.own_file_ids(ids.identities)
     look = (
@@ -80,7 +80,7 @@ def _own_tops(home: str) -> list[str]:
 
 
 def _list_root(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootListing | None:
-    """List the memories in a root's files; None if any folder cannot be listed. Blocks for the disk."""
+    """Return the ids of memories in a root's files; None if a folder cannot be listed. Blocks."""
     place = _identity_on_disk(root, ids)
     if not place:
         return None

@@ -48,7 +48,7 @@ async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = Fal
 
 
 async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
-    """Return all pieces of documents on disk, by their source and id."""
+    """Return the usable pieces on disk of all documents: for each source, its pieces by id."""
     seen = await scan_root(memories, index)
     found: Pieces = {}
     for each in seen.admitted.memories:
@@ -60,7 +60,7 @@ async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
 async def list_documents(
     memories: MemoryParts, place: Workplace
 ) -> tuple[list[DocumentRecord], str, RootIndex]:
-    """Return all documents sorted by source, why the server could not be asked, and the root."""
+    """Return all documents of disk and server, why the server was not asked, and the root."""
     index = await org_index(memories, place)
     server, problem = await _server_documents_named(memories)
     found = await _documents_there(memories, index)
@@ -121,7 +121,7 @@ def _records(
 
 
 class FoundDocuments(msgspec.Struct, frozen=True):
-    """Documents of one name: in files, by the `ids` of their pieces, and on the server."""
+    """Documents that a source or id names: in files (`ids` of pieces) and on the server."""
 
     index: RootIndex
     ids: tuple[str, ...]
@@ -145,7 +145,7 @@ async def find_documents(memories: MemoryParts, place: Workplace, name: str) -> 
 
 
 async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> tuple[bool, int]:
-    """Remove documents from files and server; return True if the server is yet to follow, a generation."""
+    """Remove documents from files and server; return True if the server waits, and a generation."""
     waits = await _remove_from_server(memories, [each.document_id for each in found.records], found.server)
     if not found.ids:
         return waits, found.index.generations.visible
@@ -167,9 +167,9 @@ def _server_documents(shared: SharedServer) -> ServerDocuments:
 async def send_to_server(
     memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
-    """Write these pieces of one document to the server, replacing others of their source.
+    """Send a document's pieces to the team's server, if any; remove older documents of its source.
 
-    Returns the state on the server: there, waits, or the reason of a failure.
+    Returns the state on the server: there, waits, or the reason of a failure; "" without a server.
     """
     shared = memories.documents_server
     if shared is None or not pieces:
@@ -183,7 +183,7 @@ async def send_to_server(
 async def _write_pieces(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
-    """Write missing pieces to the server and remove its older documents; return the state there."""
+    """Write pieces that the server lacks, and remove older documents there; return the state."""
     first = pieces[0].piece
     assert first is not None, "it is part of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)

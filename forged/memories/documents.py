@@ -50,7 +50,7 @@ class _PlannedDocument(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> tuple[Memory, ...]:
-        """Pieces of the document that exist afterwards."""
+        """All pieces of the document but those whose text was forgotten."""
         return tuple(each for each in self.pieces if each.id not in self.forgotten)
 
     @property

@@ -30,7 +30,7 @@ _Found = TypeVar("_Found")
 
 
 class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
-    """Scan result of a root: all its files, and the memories that count.
+    """Scan result of a root: all its files, which memories may be used, which are withheld.
 
     `unread` is why the records of trust cannot be read, or "".
     """
@@ -41,14 +41,14 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
     unread: str = ""
 
     def file(self, memory_id: str) -> File:
-        """Return the file of a memory that counts; its text may contain secrets."""
+        """Return the file that is used for a memory, never a withheld one; it is not redacted."""
         withheld = {each.path for each in self.admitted.withheld}
         files = (file for file in files_of(self.snapshot) if file.memory.id == memory_id)
         (found,) = one_per_id(file for file in files if file.path not in withheld)
         return found
 
     def resolve_id(self, wanted: str) -> str:
-        """Resolve an id or unique prefix to the id of a memory that counts. Raises as `check_counts`."""
+        """Return the whole id that an id or unique prefix means; refuse a withheld memory."""
         counting, all_ = ([(self, each)] for each in (self.admitted.memories, self.snapshot.memories))
         found = _find_named(counting, wanted) or _find_named(all_, wanted)
         meant = _require_only(found, wanted, self.index.root.scope)[1]
@@ -75,7 +75,7 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
 
 
 async def scan_root(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
-    """Scan a root on disk; return its files and the memories that count."""
+    """Scan a root on disk; return all its files, the usable memories and the withheld ones."""
     snapshot, admitted = await memories.trust.look(index.root)
     return RootOnDisk(index, snapshot, admitted, memories.state.trust.doubt)
 
@@ -153,7 +153,7 @@ def find_in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[Vector
 
 
 def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope: str = "") -> View:
-    """Return a view that also shows the session memories whose complete ids are given."""
+    """Return a view plus all memories of each session that has a memory with one of the ids."""
     rows = map(memories.session_memories.find, ids) if scope in {"", Scope.SESSION} else ()
     sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
     maps = (home for each in sessions for home in memories.session_views.view(each).maps)
@@ -204,7 +204,7 @@ def is_complete_id(wanted: str, memory_id: str) -> bool:
 def _find_named(
     homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str
 ) -> list[tuple[RootOnDisk, str]]:
-    """Return every root with a memory of this id or prefix, and the memory's id."""
+    """Return root and id of each memory with this id or, if none, prefix; once for each scope."""
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == one_form(wanted)]
     exact = exact or [each for each in found if is_complete_id(wanted, each[1])] or found

@@ -86,9 +86,9 @@ async def prepare(
     terms: ImportTerms,
     check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
-    """Scan the root and prepare an import's drafts without writing; `check` refuses invalid words.
+    """Scan the root, prepare an import's drafts without writing; `check` raises for invalid ones.
 
-    Raises what `check` raises.
+    A draft for which it raises InvalidRequest or SecretFound gets the outcome `refused`.
     """
     await memories.trust.wait_until_open()
     index = open_root(memories, place, terms.scope)
@@ -159,7 +159,7 @@ def _prepare_draft(
 def _without_forgotten(
     made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
 ) -> list[WriteRequest | ImportOutcome]:
-    """Replace drafts whose text or id was forgotten, and older versions of these, by an outcome."""
+    """Replace forgotten drafts, and later versions from before the forgetting, by outcomes."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}

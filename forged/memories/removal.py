@@ -67,13 +67,13 @@ async def remove_memories(
 
 
 async def apply_remote_forget(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:
-    """Remove memories that the same user forgot on another machine, with all traces here."""
+    """Trash memories that the same user forgot on another machine, and remove their traces."""
     await memories.state.intents.resumed.wait()
     await remove_memories(memories, index, ids, RemovalTerms(), purge=True)
 
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
-    """Remove a session's memory, by whole id, and its text everywhere; None if no session has it."""
+    """Remove a session's memory and its text everywhere; return what was cut, None if unknown."""
     row = memories.session_memories.remove(memory_id)
     if row is None:
         return None
@@ -87,7 +87,7 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 
 
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
-    """Remove texts from pending events, proposals and session memories; return the sentences cut."""
+    """Remove texts from pending events, proposals, session memories; return counts of cuts."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
     await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
@@ -115,7 +115,7 @@ async def _mark_forgotten(memories: MemoryParts, index: RootIndex, ids: tuple[st
 
 
 async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
-    """Erase a memory of a session from tables and injected sets."""
+    """Erase a session's memory from database tables and from the sessions' last replies."""
     top = root_of_session(row.session_id)
     await memories.state.removal.forget(RootIds(top), (row.id,), contents)
     memories.sessions.forget(top, (row.id,))

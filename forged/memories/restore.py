@@ -59,7 +59,7 @@ async def plan_move(
     allow_secret: bool = False,
     new_id: str = "",
 ) -> PlannedMove:
-    """Check a move to scope `to` and plan it, without writing; `new_id` is one already chosen."""
+    """Check and plan a move to scope `to`, without writing; the copy gets `new_id`, if given."""
     target, place = await _roots_of_move(memories, place, to, scope, agent_id)
     at, named = await find_on_disk(memories, place, memory_id, scope)
     if target is at.index:
@@ -142,7 +142,7 @@ def _move_intent(moving: PlannedMove) -> Intent:
 
 
 class RestorableEntries(msgspec.Struct, frozen=True):
-    """Trash entries of a place, newest first, and those whose folder is another one now."""
+    """Trash entries of a place: `here` can be restored, of `others` the folder is gone or new."""
 
     here: tuple[TrashEntry, ...]
     others: tuple[TrashEntry, ...]
@@ -172,7 +172,7 @@ class RestorableEntries(msgspec.Struct, frozen=True):
 
 
 async def find_restorable(memories: MemoryParts, place: Workplace) -> RestorableEntries:
-    """Find the trash entries, of the last 7 days, that can be restored into a place."""
+    """Find a place's trash entries: restorable ones, and those whose folder is gone or new."""
     held = await asyncio.to_thread(memories.writer.trash.held, time.time())
     named = [each for each in held if each.note.top in place.tops]
     gone = await asyncio.to_thread(elsewhere, map(_root_and_identity, named))
@@ -190,7 +190,7 @@ async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trash
 
 
 async def check_exists(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
-    """Raise MemoryNotFound for a memory that is not in the trash, unless it exists on disk."""
+    """Raise MemoryNotFound, with advice on the trash, unless the memory is on disk."""
     try:
         await find_on_disk(memories, place, memory_id, scope)
     except MemoryNotFound as error:

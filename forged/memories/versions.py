@@ -113,7 +113,7 @@ def _check_base(base: Memory, named: str) -> None:
 
 
 async def _next_evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidence, ...]:
-    """Return the evidence of the next version: as requested, or hashed again for another text."""
+    """Return a new version's evidence: requested, or hashed again for a new text, or unchanged."""
     if change.evidence is not None:
         return await hash_evidence(change.evidence, root)
     if change.content in {None, base.content}:
@@ -122,7 +122,7 @@ async def _next_evidence(change: Revision, base: Memory, root: Root) -> tuple[Ev
 
 
 def _next_links(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
-    """Return the links of the next version; an existing one may get another relationship."""
+    """Return a memory's links after adding or changing `added` ones and dropping `gone` ones."""
     if not (added or gone):
         return base.related
     there = {edge.id: edge for edge in base.related}

@@ -116,7 +116,7 @@ async def _place_of_write(
 def _ignored_fields(
     memories: MemoryParts, written: Written, new: Memory, patch: FactsPatch, top: str
 ) -> Iterator[str]:
-    """Yield notes on attributes, cues and evidence that differ in the existing memory."""
+    """Yield notes on attributes, cues and evidence that an existing memory did not get."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence were not changed; `forgectl edit` changes them"

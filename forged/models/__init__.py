@@ -155,7 +155,7 @@ class Embedder(Protocol):
 
     @property
     def chunk(self) -> int:
-        """Return the number of passages per call of `embed`, after which progress is reported."""
+        """Return the number of passages that a caller gives to each call of `embed`."""
         ...
 
     @property

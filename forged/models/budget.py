@@ -108,7 +108,7 @@ class Governor:
 
     @contextlib.contextmanager
     def under_way(self, tokens: int) -> Iterator[None]:
-        """Count a running call by its estimate, so that concurrent calls do not exceed the limit together."""
+        """Count a call's estimated tokens while the body runs, so parallel calls keep the limit."""
         self._under_way += tokens
         try:
             yield

@@ -37,7 +37,7 @@ def _record_nothing(_: EgressRecord) -> None:
 
 
 class EgressGuard:
-    """Redact, refuse and record the texts that leave this process for any endpoint.
+    """Guard of texts that leave this process for endpoints: redacts, refuses and records them.
 
     `metrics` counts the secrets that were cut. `record` gets an `EgressRecord` when a request leaves and when
     it fails.

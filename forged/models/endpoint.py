@@ -94,7 +94,7 @@ class Endpoint:
         backoff_s: float = 0.5,
         retries: int = 1,
     ) -> None:
-        """Take the URL as it is, without adding `/v1`. Raises ConfigError if it is invalid."""
+        """Set up the client for a URL as it is, without adding `/v1`. Raises ConfigError."""
         if not is_usable_url(base_url):
             raise ConfigError(f"{shown_url(base_url)} is not an http or https URL")
         try:
@@ -176,7 +176,7 @@ class Endpoint:
 
     @contextmanager
     def _record_attempt(self, call: Call) -> Iterator[Attempt]:
-        """Run one attempt in the body, and record in the model's health that it failed or was late."""
+        """Yield an attempt for the `with` body; record its failure or lateness in the health."""
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
@@ -207,7 +207,7 @@ class Endpoint:
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
     async def _attempt_once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
-        """Make one attempt through the egress guard, which may refuse it, and record it."""
+        """Send a request unless the egress guard refuses it; return the answer or the fault."""
         purpose = request.call.purpose
         await self._egress.check(purpose, request.sent)
         with EgressAttempt(self._egress.record, self._place, purpose, request.sent) as leaving:

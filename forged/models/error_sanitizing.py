@@ -54,7 +54,7 @@ def _without_keys(text: str, keys: tuple[str, ...]) -> str:
 
 
 def _key_parts(key: str) -> Iterator[str]:
-    """Yield every part of a key that no message may contain."""
+    """Yield the parts of a key that no message may contain: runs of 5 characters, or all 4."""
     if _SHORTEST <= len(key) < _PART_OF_A_KEY:
         yield key
     for at in range(len(key) - _PART_OF_A_KEY + 1):

@@ -61,7 +61,7 @@ _RETRIED = frozenset({408, 409, 429})
 
 
 class _Complaint(msgspec.Struct, frozen=True):
-    """An error found in a reply's body, in one form: code, sentence, HTTP status, and seconds to wait."""
+    """An error in a reply's body, in one form for all providers: code, sentence, status, wait."""
 
     code: str = ""
     message: str = ""
@@ -160,7 +160,7 @@ def _holds_error(body: bytes) -> bool:
 
 
 def _find_complaint(body: bytes) -> _Complaint | None:
-    """Find the error in a body: `error` as object or text, in a list, at top level, or as `detail`."""
+    """Return the error in a body, as `error`, `detail`, at top level or in a list; None if none."""
     document = _first_item(_decode_json(body))
     if not isinstance(document, dict):
         return None
@@ -181,7 +181,7 @@ def _find_complaint(body: bytes) -> _Complaint | None:
 
 
 def _first_item(document: object) -> object:
-    """Return the first item of a list: Gemini wraps an error in one, FastAPI lists refused fields."""
+    """Return the first item of a list (as Gemini and FastAPI send), other values as they are."""
     if isinstance(document, list):
         return document[0] if document else None
     return document
@@ -202,7 +202,7 @@ def _message_of(found: dict[str, object]) -> str:
 
 
 def _nested_sentence(message: object) -> str:
-    """Return the sentence in a `message` that is an object: LiteLLM and Mistral nest another error."""
+    """Return a `message` as text, also one nested in objects as by LiteLLM and Mistral; or ""."""
     for _ in range(_DEEPEST):
         message = _first_item(message)
         if not isinstance(message, dict):

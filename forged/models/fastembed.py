@@ -72,7 +72,7 @@ def _load(name: str, folder: Path) -> LoadedModel:
 
 
 def _known_as(name: str, supported: list[str]) -> str:
-    """Return fastembed's own name of a model, with its publisher."""
+    """Return fastembed's own name of a model, with publisher. Raises ProviderError if unknown."""
     for known in supported:
         if bare_name(known) == bare_name(name):
             return known

@@ -101,7 +101,7 @@ def is_truncated(reply: ModelReply) -> bool:
 
 
 def without_possible_reasoning(reply: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
-    """Return the reply without text that may be reasoning: where it is truncated, or has no other text.
+    """Return a reply without text that may be reasoning: cut-off text, or thoughts alone.
 
     `clear` returns True for a text that cannot be reasoning.
     """

@@ -54,7 +54,7 @@ class RetryBudget(msgspec.Struct, eq=False):
         return self.until - self.since
 
     def take_retry(self, at: float) -> bool:
-        """Use up the turn's one retry at this time; return False if it is used up or the time is over."""
+        """Use up the turn's one retry, return True; False if it is used up or time is over."""
         granted, self.may_retry = self.may_retry and at < self.until, self.may_retry and at >= self.until
         return granted
 
@@ -179,7 +179,7 @@ class EndpointHealth:
         self._reason = self._message = ""
 
     def record_failure(self, error: ProviderError) -> None:
-        """Record a failed call and its Retry-After; not one that sent no request."""
+        """Record a failed call and Retry-After if it was sent; a refused text is no outage."""
         if error.reason in _WITHOUT_CALL:
             return
         now = self._clock()
@@ -196,7 +196,7 @@ class EndpointHealth:
         self._starts.extend([self._clock()] * calls)
 
     def _finish(self, attempt: Attempt) -> None:
-        """Remove an ended call from the running ones, and as the probe if it was."""
+        """Take an ended call out of the running ones, and clear the probe if this call was it."""
         self._under_way.discard(attempt)
         if self._probe is attempt:
             self._probe = None

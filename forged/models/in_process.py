@@ -125,7 +125,7 @@ _QUIET_S = 5.0
 
 
 def threads() -> int:
-    """Return how many threads one call of a model may use: half of the cores, so that two calls fit."""
+    """Return how many threads one call of a model may use: half of the cores, from 1 to 4."""
     return max(1, min(_MOST_THREADS, _usable_cores() // 2))
 
 
@@ -191,7 +191,7 @@ class InProcessEmbedder:
         purpose: Purpose,  # noqa: ARG002 - no text leaves this process
         deadline: float | None = None,
     ) -> Vectors:
-        """Embed texts in small calls; those not started at the deadline, or when cancelled, never start."""
+        """Return vectors of texts, made in small calls; at the deadline raise and start no more."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
         left = [self._prepare_text(text, kind) for text in texts]
@@ -224,7 +224,7 @@ class InProcessEmbedder:
         return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 
     def _prepare_text(self, text: str, kind: Kind) -> str:
-        """Return the text with the prefix of its kind, cleaned and cut to the model's window."""
+        """Return the text cleaned, with the prefix and cut to the token limit of its kind."""
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
         # A character is one estimated token at most.
         if _CLEAN.fullmatch(text) and len(prefix) + len(text) <= tokens:
@@ -232,7 +232,7 @@ class InProcessEmbedder:
         return ready(text, prefix, tokens)
 
     def _encode_call(self, texts: list[str], kind: Kind) -> Vectors:
-        """Load the model if need be and return unit rows of texts, passages at low priority, in a thread."""
+        """Return unit rows of texts, in a worker thread: load the model first if need be."""
         meant = self.key
         encode = self._load_once()  # at normal priority, because a query may wait for the load
         if self.key != meant:

@@ -170,7 +170,7 @@ class OpenAICompatibleEmbedder:
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
     ) -> Vectors:
-        """Embed a text that was refused for size: cut it to a half, a quarter, ... until it passes."""
+        """Embed a text refused for size, cut to a half, a quarter, ...; raise below 64 tokens."""
         tokens = estimate(ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS)) // 2
         while tokens >= _SMALLEST_CUT:
             try:

@@ -82,7 +82,7 @@ async def connect(settings: Settings) -> Connection:
 
 
 class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
-    """psycopg connection that tries to cancel a statement for 0.3 s, not 10 s, then shuts its socket."""
+    """psycopg connection that cancels a statement within 0.3 s, not 10 s, or shuts its socket."""
 
     async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
         """Cancel the running statement within 0.3 s, or shut the socket if that fails."""

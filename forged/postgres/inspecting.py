@@ -118,7 +118,7 @@ async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> 
 
 
 async def _role_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    """Warn of a role exempt from row level security; else check its right to the user's rows."""
+    """Yield findings about the role: row level security, and its right to the user's rows."""
     query = (
         "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"

@@ -62,7 +62,7 @@ class ChangeListener:
         return {name: now - at for name, at in self._seen.items()}
 
     async def run(self) -> None:
-        """Listen until cancelled, reconnect after failures, and report an unknown change at each start."""
+        """Listen until cancelled and reconnect; report an unknown change after each connect."""
         wait_s = _FIRST_RETRY_S
         while True:
             try:

@@ -151,7 +151,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
 
 def resolution_of(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
-    """Return how to keep both edits of one memory id, in either order. Raises MemoryFormatError."""
+    """Return the Resolution of two edits of one id, in either order. Raises MemoryFormatError."""
     own, others = (parse(each, scope, memory_id) for each in (one, other))
     if _comparable(own) == _comparable(others):
         return Resolution(max((one, other), key=lambda data: _equal_content_rank(data, scope, memory_id)))

@@ -110,7 +110,7 @@ class OwnerRows:
         )
 
     async def _write_expected(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
-        """In one transaction write rows whose server state is as expected, and record egress; return ids."""
+        """Write rows whose server state is as expected, in one transaction; return their ids."""
         texts = egress.egress_texts(rows)
         record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))

@@ -80,7 +80,7 @@ def _texts_query(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def two_hops_query(scope: Scope, set_name: str = "") -> str:
-    """Return the query from entities to rows over up to two steps, never twice through one entity.
+    """Return the SQL of rows up to two steps from entities, on paths that pass no entity twice.
 
     The weight of an entity falls with its distance and with the number of its memories.
     """
@@ -183,7 +183,7 @@ class EntityTables:
         await self._write_relations(spoken, things)
 
     async def _write_entities(self, things: Mapping[str, Entity]) -> None:
-        """Insert entities by id; fill in missing types and descriptions of known ones."""
+        """Insert entities by id; in known ones, replace type and description if given."""
         ids = sorted(things)
         await self._execute(
             _NAME,

@@ -72,7 +72,7 @@ class LocalFiles(Protocol):
         ...
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        """Replace a memory's file if it has the hash `expected`; return its id if written or invalid."""
+        """Replace a file whose hash is `expected`; return its id as written or refused, or none."""
         ...
 
     async def take_away(self, ids: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class Replication:
         self._there, self._marks, self._cursor = {}, {}, 0
 
     async def step(self) -> bool:
-        """Compare root and rows, transfer files and marks, merge conflicts, forget; True if more is to do."""
+        """Compare root and rows, transfer, merge, forget; return True if there was work to do."""
         await self._fetch_changes()
         here = await self._folder.look()
         plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)

@@ -79,7 +79,7 @@ async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] =
 
 
 async def _revoke(connection: Connection, role: str, owners: Sequence[RowOwner]) -> tuple[RowOwner, ...]:
-    """End a role's membership in owners' roles (by default all), and in the members' if none is left."""
+    """Remove a role from owners' roles (or all), the members' if none left; return the owners."""
     had = await _owners_of(connection, role)
     gone = tuple(owner for owner in had if not owners or owner in owners)
     async with connection.transaction():
@@ -123,7 +123,7 @@ WHERE starts_with(owner.rolname, forged.realm() || '_') AND NOT m.admin_option
 
 
 async def refresh_members(connection: Connection) -> None:
-    """Grant the members' role its rights on all current tables; without any grant, do nothing."""
+    """Grant the members' role its rights on all current tables, if that role exists."""
     name = await _members_role(connection)
     if not await _role_exists(connection, name):
         return

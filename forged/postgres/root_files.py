@@ -87,7 +87,7 @@ class RootFiles:
         return PushResult(frozenset(ids), odd)
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
-        """Replace a memory's file if it has the hash `expected`; return its id if written or invalid."""
+        """Replace a file whose hash is `expected`; return its id as written or refused, or none."""
         if odd := self._invalid_ids({memory_id: carried}):
             return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
@@ -111,7 +111,7 @@ class RootFiles:
         return self._indexer.open(self._root)
 
     def _invalid_ids(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
-        """Return the ids of received files that are not portable, or whose bytes are no such memory."""
+        """Return ids that are not portable or whose received bytes are no memory of that id."""
         scope = self._root.scope
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 

@@ -276,9 +276,9 @@ class SharedServer:
     # --- writes ---------------------------------------------------------------------------------------
 
     async def put(self, rows: Sequence[Stored]) -> None:
-        """Redact and embed rows, and write them over those with their ids; durable on return.
+        """Redact and embed rows, and write them to the server, or to the queue while it is away.
 
-        Raises SharedError for rows that the server will never accept, StoreError if the queue is full.
+        Durable on return. Raises SharedError for rows never to be accepted, StoreError for a full queue.
         """
         await self.state.wait_until_open()
         clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self._clock())
@@ -300,9 +300,9 @@ class SharedServer:
         *,
         newest: datetime | None = None,
     ) -> None:
-        """Remove memories for good, from the server and the queue; durable on return. Raises StoreError.
+        """Remove memories from server and queue for good; queue the removal if the server is away.
 
-        `newest` is the time of the newest of them, by a clock that may be ahead of this one.
+        Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead.
         """
         await self.state.wait_until_open()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))

@@ -82,7 +82,7 @@ def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
 
 @cache
 def put_one(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that writes one row over the one with its id, unless it was forgotten."""
+    """Return the statement that writes one row over any with its id, unless forgotten or older."""
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
     return _upsert(here, set_name, f"(SELECT {given})")
@@ -136,7 +136,7 @@ def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = F
 
 
 def _assignment(column: str) -> str:
-    """Return the SQL assignment of a column in an upsert; a vector stays while its text is the same."""
+    """Return the SQL to set a column in an upsert; with no new vector, equal text keeps the old."""
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"

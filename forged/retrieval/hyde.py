@@ -192,7 +192,7 @@ def _strip_marks(line: str) -> str:
 
 
 def _strip_one_mark(line: str) -> str:
-    """Strip one pair of quotes with the comma after it, one marker or one label."""
+    """Return a line without one pair of quotes, marker or label; unchanged if it has none."""
     quoted = line.removesuffix(",")
     for opening, closing in _QUOTES.items():
         inner = quoted[len(opening) : -len(closing)]
@@ -215,7 +215,7 @@ def _json_strings(text: str) -> Iterator[str]:
 
 
 def _cut_off_strings(broken: str) -> Iterator[str]:
-    """Yield the whole strings of cut-off JSON, without keys, single-word values and the last one."""
+    """Yield whole strings of cut-off JSON, without keys, one-word values and one at the end."""
     named, end = False, len(broken.rstrip())
     strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
     for match in strings.finditer(broken):

@@ -42,7 +42,7 @@ def no_match_reason(view: View) -> str:
 
 
 def gate_reason(rows: SearchResult, question: Question) -> str:
-    """Return the reason why the gate admitted nothing, or ""."""
+    """Return the reason why the gate admitted nothing; "" if the gate was not the cause."""
     stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
@@ -50,7 +50,7 @@ def gate_reason(rows: SearchResult, question: Question) -> str:
 
 
 def already_injected_reason(rows: SearchResult, ask: Ask) -> str:
-    """Return a sentence that names the turns that injected the matching memories, or ""."""
+    """Return a sentence that counts matches injected before and names their turns; "" for none."""
     fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""

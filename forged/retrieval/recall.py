@@ -57,7 +57,7 @@ async def recall(
 async def _vector_of(
     pipeline: Pipeline, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
 ) -> tuple[Vectors | None, str | None]:
-    """Embed the query if a store needs that; return vector (1, d) and model key. Raises ProviderError."""
+    """Return the query's vector (1, d) and model key; (None, None) if no store needs them."""
     if pipeline.embedder is None:
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)

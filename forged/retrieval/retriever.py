@@ -64,7 +64,7 @@ class CachedAnswer:
 
 
 class PipelineRuns:
-    """Registry of the pipeline runs under way, by turn; caches their answers, and cancels late ones."""
+    """Pipeline runs under way, by turn; caches their answers, and cancels surplus late ones."""
 
     def __init__(self) -> None:
         self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
@@ -176,7 +176,7 @@ class Retriever:
         return await self._await_shared(pipeline_run, ask, place), False
 
     async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
-        """Search for the message and hypotheses of `ask`; with `inject` the gate admits or rejects each.
+        """Search for the message and hypotheses of `ask`; `inject` lets the gate reject memories.
 
         It neither asks for hypotheses nor caches its answer for a turn.
         """
@@ -237,7 +237,7 @@ class Retriever:
         return pipeline_run
 
     def _probe(self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None) -> None:
-        """Try a model that is skipped as failing again, next to the turn, if it is time for that."""
+        """Start a background run that tries a failing model again, if it is due."""
         under_way = self._probing is not None and not self._probing.done()
         if under_way or not self._pipeline.should_probe(ask.deadline):
             return

@@ -84,7 +84,7 @@ _DIGEST_BYTES, _TAIL = 6, 64  # bytes; a closing has 60 at most
 
 
 class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn's text: `pinned` memories if they are due (`has_pinned`), `found` ones, limit."""
+    """Content of a turn's text: `pinned` and `found` memories; `has_pinned`: pinning is done."""
 
     pinned: tuple[Ranked, ...] = ()
     has_pinned: bool
@@ -132,7 +132,7 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -
 
 
 def _as_injected(answer: Answer, ranked: tuple[Ranked, ...], *, has_text: bool) -> Answer:
-    """Return an answer with the memories its text shows, and a status that counts the injected set."""
+    """Return an answer with these memories: ok if it has a text, empty if an ok one has neither."""
     status, reason = answer.status, answer.reason
     if has_text:
         status = "ok"
@@ -247,7 +247,7 @@ def _key(each: InjectedEntry) -> Key:
 
 
 def _without_oldest_half(kept: dict[Key, _SetRow]) -> dict[Key, _SetRow]:
-    """Drop the oldest half of the rows that are not pinned; if all are pinned, half of those."""
+    """Return rows without the oldest half of those not pinned; of the pinned if all are."""
     for is_pinned in (False, True):
         of_kind = [key for key, row in kept.items() if row.entry.pinned == is_pinned]
         if of_kind:

@@ -66,7 +66,7 @@ class MessageBuffer:
             messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
 
     def leave(self, messages: SessionMessages, *, drops: bool = False) -> None:
-        """Detach messages from their session; they wait for capture unless it has them, or `drops`."""
+        """Detach messages from a session to wait for capture; drop them if taken or if `drops`."""
         self._remove_current(messages)
         messages.has_left = True
         if drops or not messages.has_waiting:
@@ -89,7 +89,7 @@ class MessageBuffer:
         return tuple(each for each in self if each.has_waiting and (each.has_left or each.touched <= since))
 
     def release(self, messages: SessionMessages) -> None:
-        """Drop the messages of an ended session, as capture has taken them."""
+        """Drop the waiting messages of an ended session: capture has them, or must not get them."""
         if messages in self._leaving:
             del self._leaving[messages]
             self._drop_texts(messages)
@@ -137,7 +137,7 @@ class MessageBuffer:
             held.pop(messages, None)
 
     def _drop_texts(self, messages: SessionMessages) -> None:
-        """Drop the text of a session's messages, and count those that capture never took."""
+        """Drop a session's messages, and add its earlier losses to the total of lost ones."""
         self._lost += messages.lost
         messages.lost = 0
         messages.clear()

@@ -204,7 +204,7 @@ class SessionMessages:
             self._drop(1)
 
     def replace_texts(self, left: Mapping[int, str]) -> None:
-        """Replace messages, by the `id` of each, with their remaining text; end a turn without a prompt."""
+        """Replace messages' texts, by their `id`; end the open turn if its prompt is now empty."""
         for at, each in enumerate(self.messages):
             if (text := left.get(id(each))) is not None:
                 self._count_bytes(len(text.encode("utf-8", "surrogatepass")) - _size(each))

@@ -88,7 +88,7 @@ class Sessions:
     # --- replies ----------------------------------------------------------------------------------------
 
     def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
-        """Remember the turn of a request until its reply is sent, for `sent`."""
+        """Remember the turn of a request until `sent` reports that its reply has gone or failed."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -129,7 +129,7 @@ class Sessions:
         begun: bool = False,
         goes_on: bool = False,
     ) -> Outcome:
-        """Clean messages and submit them to capture; keep a turn's newest response as a session memory."""
+        """Clean and submit messages to capture; return the outcome. May keep a turn's response."""
         found = await clean_transcript(messages, summary)
         spoken = Submission(
             kind=kind,

@@ -77,7 +77,7 @@ class Session:
         self._notices: set[str] = set()
 
     def open(self, turn: Turn) -> OpenTurn:
-        """Return the open turn of a request; a different budget or deadline alone makes no other turn."""
+        """Return the open turn of a request, else a new one; budget and deadline do not count."""
         what, place = (turn.hypotheses, turn.mode), turn.place
         key = self._keys.of(place, turn.turn_id, turn.messages, turn.summary, *what)
         known = None if key is None else self._turns.get(key)
@@ -106,7 +106,7 @@ class Session:
             del self._newest[turn.tops]
 
     def is_first_notice(self, about: str) -> bool:
-        """Return True for a session's first notice on a subject, and always without a session."""
+        """Record a notice on a subject; return True for the first, always without a session."""
         if not self.session_id:
             return True
         is_first = about not in self._notices
@@ -214,7 +214,7 @@ class Session:
         return is_known
 
     def is_silenced(self, prompt: str) -> bool:
-        """Return True for a prompt that must not be captured: memory was off when it was sent."""
+        """Return True for a prompt not to be captured: memory was off when it was sent or later."""
         return bool(prompt) and self.silenced == hash(prompt)
 
     def drop_messages(self, tops: tuple[str, ...] | None = None) -> None:
@@ -245,7 +245,7 @@ class Session:
             self.messages.drop_summarized()
 
     def end(self, *, may_resume: bool = False) -> None:
-        """Drop the session's memories and, unless it `may_resume`, injected sets, turns and notices."""
+        """Drop the session's memories; unless it `may_resume`, drop all, and capture messages."""
         self.shared.memories.end(self.session_id, self.agent)
         if may_resume:
             return

@@ -121,7 +121,7 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
 
 
 def clean_query(text: str) -> str:
-    """Return the beginning of a query without what no model may get; pure markup is kept."""
+    """Return the start of a query without private, injected and tool text; pure markup is kept."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
@@ -140,7 +140,7 @@ def size_of(messages: Iterable[wire.Message]) -> int:
 
 
 def text_of(message: wire.Message) -> str:
-    """Return the text parts of a message; in Gemini's form they are in `parts`, next to thoughts."""
+    """Return a message's text without thoughts, from `content` or, in Gemini's form, `parts`."""
     if isinstance(message.content, str):
         return message.content
     parts = message.parts if message.content is None else message.content

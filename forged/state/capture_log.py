@@ -34,7 +34,7 @@ _TIDY_EVERY_S = 60.0
 
 
 class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Log entry of one statement: kept, with a `memory_id`, or refused, with a `reason`.
+    """Log entry of a statement or request in capture: a `memory_id` if saved, else a `reason`.
 
     `at` is Unix seconds. `agent` and `kind` are those of the capture. `why` is request, rule, linear or
     model; `classifier` names the classifier that decided. `unreported`: the session's next reply should
@@ -58,7 +58,7 @@ class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def until(self) -> float:
-        """Return the Unix time when the entry expires: after 30 days if saved, 7 if refused."""
+        """Return the Unix time when the entry expires: `at` plus 30 days with a memory, else 7."""
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
@@ -92,14 +92,14 @@ class CaptureLog(Rows[CaptureLogEntry]):
         return tuple(self[key] for key in self.due.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
-        """Return True if the log says that this text was refused in this session already."""
+        """Return True if the log has this text as refused or waiting in this session already."""
         said = gist(text)
         return any(
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
 
     def add(self, key: str, entry: CaptureLogEntry) -> None:
-        """Add an entry with the redacted beginning of its text, unless its key exists; queue its report."""
+        """Add an entry, text redacted and cut, unless its key exists; queue it if unreported."""
         if key in self:
             return
         entry = replace(entry, text=gist(entry.text))
@@ -109,7 +109,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
     def decide(
         self, key: str, text: str, *, memory_id: str = "", reason: str = "", root: Root | None = None
     ) -> None:
-        """Record a person's decision about a proposal: its memory in `root`, or the reason for none."""
+        """Update a proposal's log entry by a person's decision: the memory saved, or a reason."""
         if (waited := self.get(key)) is not None:
             if root is not None:
                 waited = replace(waited, top=root.top, scope=root.scope)
@@ -191,7 +191,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         del waiting[:-MOST_UNREPORTED]
 
     def _drop_expired(self) -> None:
-        """Delete entries kept longer than 30 days, or 7 if refused; at most once a minute."""
+        """Delete expired entries, at most once a minute: after 30 days with a memory, else 7."""
         now = self._clock()
         if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return
@@ -208,7 +208,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
 
 
 def gist(text: str) -> str:
-    """Return the beginning of a text for the log: one line of 120 characters without secrets.
+    """Return the beginning of a text for the log: one line, at most 120 characters, no secrets.
 
     Only the beginning of a long text is read, without a possible half of a secret at its end.
     """

@@ -110,7 +110,7 @@ def _overlap_length(known: bytes, window: bytes) -> int:
 
 
 def _places_by_digest(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """Return `places` of a window by digests alone: matched from the end, each known message once."""
+    """Return each message's index in the cursor, or None: newest first, no index used twice."""
     there = defaultdict[bytes, list[int]](list)
     for place, digest in enumerate(_split(known)):
         there[digest].append(place)
@@ -168,7 +168,7 @@ class CaptureCursors(Rows[CaptureCursor]):
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A past session as learned: progress `mark`, digests of classified messages, time of the last one."""
+    """Past session that capture learned from: progress `mark`, message digests, time learned."""
 
     agent: str
     session_id: str
@@ -290,7 +290,7 @@ class CaptureParts(Rows[_CapturePartRow]):
         return done
 
     def completion_change(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
-        """Return a change that marks a capture finished and removes its parts, `at_once` in memory."""
+        """Return a change that finishes a capture and drops its parts; `at_once`: in memory now."""
         parts = (f"{event_id}/{number}" for number in self._numbers.get(event_id, ()))
         rows: dict[str, _CapturePartRow | None] = dict.fromkeys(parts)
         rows[event_id] = _CapturePartRow(slices=slices)
@@ -301,7 +301,7 @@ class CaptureParts(Rows[_CapturePartRow]):
 
 
 def _cut_part(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:
-    """Return a part without sentences that have a forgotten text, and their count; indexes stay."""
+    """Return a part without sentences of forgotten texts, emptied messages as None; and a count."""
     window: list[Utterance | None] = []
     sentences = 0
     for each in part.window:

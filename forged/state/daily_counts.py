@@ -43,7 +43,7 @@ class Spending(Rows[DayCost]):
         self._governor.restore(self.values())
 
     async def save(self) -> None:
-        """Write the governor's accounts that changed. Raises nothing; a failed write is repeated later."""
+        """Write the governor's changed daily costs. Raises nothing; a failed write is repeated."""
         now = {f"{spent.day} {spent.purpose}": spent for spent in self._governor.accounts()}
         gone = dict.fromkeys(self.keys() - now)
         self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
@@ -99,7 +99,7 @@ class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Agents(Rows[AgentDay]):
-    """Table of hook events, turns and failures, by agent and local day. `clock` gives Unix seconds."""
+    """Table of turn and failure counts, and the newest hook event, by agent and local day."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "agents", AgentDay, keep_s=_AGENTS_S, merge=_merge_days, clock=clock)
@@ -113,7 +113,7 @@ class Agents(Rows[AgentDay]):
         )
 
     def count(self, agent: str, *, turns: int = 0, skipped: int = 0, unknown: int = 0) -> None:
-        """Add turns of an agent to its counts of today; some may be skipped or of an unknown prompt."""
+        """Add to an agent's counts of today: turns, skipped turns, turns of an unknown prompt."""
         known = self._counts_today(agent)
         turns, skipped, unknown = known.turns + turns, known.skipped + skipped, known.unknown + unknown
         self._put_today(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))

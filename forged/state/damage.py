@@ -40,7 +40,7 @@ _SUFFIXES = ("", "-wal", "-journal")
 
 
 def open_or_repair(path: str, copy: str, known: Sequence[RegisteredTable]) -> Connection:
-    """Open `state.db`, or its replacement if it is damaged, of an older format, or lost.
+    """Open `state.db`; if damaged, lost or of an older format, replace it by a new file first.
 
     `known` are its tables. Raises StoreError if it cannot be used for another reason.
     """
@@ -64,7 +64,7 @@ def set_aside(path: str) -> list[str]:
 
 
 class _StateFile:
-    """Opens `state.db`; sets an outdated file aside, and replaces a damaged one by its readable rows."""
+    """`state.db` on disk: opened, set aside if outdated, rebuilt from readable rows if damaged."""
 
     def __init__(self, path: str, copy: str, known: Sequence[RegisteredTable]) -> None:
         self._path, self._copy, self._known = path, copy, known
@@ -95,7 +95,7 @@ class _StateFile:
         self._swap_in()
 
     def repair(self, problem: Damaged) -> None:
-        """Move a damaged file aside and put one with its readable rows and a note in its place."""
+        """Set a damaged file aside for a new one of daily copy, readable rows and a note."""
         aside = self._free_name("damaged")
         note = (
             f"state.db was damaged ({problem}); what could be read was kept, the damaged file is "
@@ -215,7 +215,7 @@ def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -
 
 
 def _salvage(connection: Connection, table: str) -> list[Columns]:
-    """Return the rows of a damaged table that can be read in the order of keys or against it."""
+    """Return the rows of a damaged table that can be read from its first key or its last."""
     import sqlite3  # noqa: PLC0415
 
     found: dict[object, Columns] = {}

@@ -108,7 +108,7 @@ class Database:
         return self._connection is not None
 
     async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
-        """Open the file by `prepare` and sign as its holder; return what `then` makes of the connection."""
+        """Open the file by `prepare`, record this daemon as holder; return the result of `then`."""
 
         def opened() -> T:
             self._connection = None
@@ -149,7 +149,7 @@ class Database:
             await self._run_in_thread(committed)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Schedule `work` in the thread, where it may call `change`. Raises StoreError if that has ended."""
+        """Schedule `work` in the file's thread; it may call `change`. StoreError if closed."""
         try:
             self._thread.submit(work)
         except RuntimeError as error:
@@ -302,7 +302,7 @@ def _overwrite_commit(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn an error of SQLite or the system into a StoreError with a remedy."""
+    """Turn SQLite and system errors of the block into a StoreError with the reason, or Damaged."""
     import sqlite3  # noqa: PLC0415
 
     try:
@@ -449,7 +449,7 @@ def table_names(connection: Connection) -> frozenset[str]:
 
 
 def start(connection: Connection, names: Iterable[str], *, expected: bool) -> None:
-    """Create the tables of a new file, or check those of an old one; no tables is damage if `expected`.
+    """Check the tables of a file, then create missing ones; none at all is damage if `expected`.
 
     Raises Damaged, Outdated, or StoreError for a file of a newer forged.
     """

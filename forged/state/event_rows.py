@@ -82,7 +82,7 @@ class EventTables:
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
     def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, Decision | None] | None:
-        """Move a dead event back to the waiting ones; return event, bytes, decision; None if unreadable."""
+        """Make a dead event wait again; return it, size, decision; None if gone or unreadable."""
         found = self._dead.read(connection, event_id)
         if found is None or not found.event.window:
             return None

@@ -85,7 +85,7 @@ class EventStore:
         return len(sizes), sum(sizes)
 
     def holds(self, event_id: str) -> bool:
-        """Return True if anything of an event is on disk."""
+        """Return True if an event or its decision is on disk or being written."""
         return event_id in self._sizes or event_id in self._journalled
 
     def documents(self, event_id: str) -> Decision | None:

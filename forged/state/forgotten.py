@@ -53,7 +53,7 @@ HELD_S = 7 * 24 * 3600.0
 
 
 class ForgottenTexts(Rows[int]):
-    """Table of digests of forgotten texts and ids, with the time (Unix ms) of each. In force at once."""
+    """Table of digests of forgotten texts and ids, with the time (Unix ms) of each, for 7 days."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
         """Keep the newest `kept` digests. `clock` gives Unix seconds."""

@@ -31,7 +31,7 @@ class Holder:
         self._descriptor = -1
 
     def sign(self) -> None:
-        """Write and lock the record of this daemon, once; a failure only shortens the explanation."""
+        """Write and lock the record of this daemon, unless done before; ignore failures."""
         if self._descriptor >= 0:
             return
         with contextlib.suppress(OSError):

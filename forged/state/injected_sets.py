@@ -82,7 +82,7 @@ _Memory = tuple[str, str]
 
 
 class InjectedSets(Rows[InjectedSet]):
-    """Table of injected sets by agent, session and roots; `uses` counts by memory sessions that found it.
+    """Table of injected sets by agent, session and roots; `uses` counts sessions per memory found.
 
     `now` are the current sets. A turn `put`s a set, which becomes a row with the next call or `save`.
     """
@@ -104,7 +104,7 @@ class InjectedSets(Rows[InjectedSet]):
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
-        """Set the injected set of a session in memory; the next call or `save` makes it a row."""
+        """Set a session's injected set in memory; a later call or `save` makes it a row."""
         self.now[key], self._put[key] = injected, None
         if len(self._put) >= _MOST_PUT:
             self._make_rows()
@@ -148,7 +148,7 @@ class InjectedSets(Rows[InjectedSet]):
     async def replace_moved(
         self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
     ) -> None:
-        """Replace memories by the one that they were moved to in each set, durably on return."""
+        """Replace moved memories in all sets by the memory that they became, durably on return."""
         changed: dict[str, InjectedSet | None] = {}
         for name, injected in self._sets_with(root, memory_ids):
             entries = [
@@ -273,7 +273,7 @@ class Injections(Rows[InjectionRecord]):
     async def replace_moved(
         self, top: str, memory_ids: Collection[str], to_top: str, memory_id: str, version: int
     ) -> None:
-        """Replace memories by the one that they were moved to in all records, durably.
+        """Replace moved memories in all records by the memory that they became, durably on return.
 
         Raises StoreError.
         """

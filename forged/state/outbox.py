@@ -93,7 +93,7 @@ class Outbox:
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:
-        """Append writes durably; removals delete pending writes of the same ids. StoreError without room."""
+        """Append writes durably; removals delete queued writes they cancel. StoreError if full."""
         removals = [write for write in writes if write.kind in REMOVALS]
         gone = self._cancelled_by(removals)
         fresh = dict(enumerate(writes, self._next))

@@ -32,7 +32,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """Pauses by the user, everywhere or in `places`, in memory; `doubt` says why they are uncertain.
+    """Pauses by the user in `places`, in memory and file; `doubt`: why they are uncertain, or "".
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """
@@ -80,7 +80,7 @@ class Pauses:
             self.changed_at = max(self.changed_at, int(changed_at) / 1000)
 
     def _change(self, place: str, paused: bool, now: int, connection: Connection) -> None:
-        """Write or delete a pause and the time of the change; one for everywhere also ends the doubt."""
+        """Write or delete a pause, write the time; a change for everywhere also ends the doubt."""
         put(connection, "meta", CHANGED, str(now))
         if paused:
             self._table.write(connection, place, value=True)
@@ -90,7 +90,7 @@ class Pauses:
             remove(connection, "meta", NOTE)
 
     def is_paused(self, tops: Collection[str]) -> bool:
-        """Return True if a person paused one of these tops or everything; a doubt is no pause."""
+        """Return True if a person paused one of these tops or everything; False while in doubt."""
         return not self.doubt and (EVERYWHERE in self.places or not self.places.isdisjoint(tops))
 
     def reason(self, tops: Collection[str]) -> str:

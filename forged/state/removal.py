@@ -121,7 +121,7 @@ class Removal:
         self._seen: dict[str, set[str]] = {}
 
     async def forget(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
-        """Erase all rows of memories of a root, and all copies of their texts, in all tables."""
+        """Erase the rows about these memories of a root, and their texts in the capture log."""
         await self._injections.forget(root.top, ids)
         await self._injected_sets.forget(root.top, ids)  # counts of uses, too
         await self._accesses.forget(root.top, ids)
@@ -171,7 +171,7 @@ class Removal:
         await self._absences.forget(root.top, ids)
 
     def known_ids(self) -> dict[str, set[str]]:
-        """Return the ids of memories with rows in any table, by the path of their root.
+        """Return ids of memories with attributes, counts, absences or injections, by root path.
 
         Records of files are kept by the root's identity; `own_file_ids` returns those.
         """
@@ -188,7 +188,7 @@ class Removal:
         return set(chain(*map(self._trust.own, identities)))
 
     def note_seen(self, top: str, ids: Iterable[str]) -> None:
-        """Note that memories had a file in a map: it may come and go between two listings."""
+        """Note which absent memories have a file in a map: the next listing counts them as seen."""
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 

@@ -91,7 +91,7 @@ class Replicas:
         await self._note(owner, hashes, is_common=True)
 
     async def record_sent(self, owner: Owner, hashes: Mapping[str, str]) -> None:
-        """Record that the server will get files with these hashes if it has none."""
+        """Record hashes of files about to be sent; the server may get them, or have other ones."""
         await self._note(owner, hashes, is_common=False)
 
     async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_common: bool) -> None:

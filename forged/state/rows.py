@@ -103,7 +103,7 @@ class Rows(Table[V], Mapping[str, V]):
     def change(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> Change:
-        """Return a change that puts rows as `store` does; at most one for each table in a transaction."""
+        """Return a change to put rows (in memory now, if not durable); one per table and commit."""
         if self._durable:
             return _DurableChange(self, self._cached_rows(values, at, renew=renew), renew=renew)
         self.update(values, renew=renew, at=at)
@@ -276,7 +276,7 @@ class MemoryRows(Rows[V]):
         await self.database.commit(self.erase_change(root, memory_ids))
 
     def rows_of(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
-        """Return the rows of those of these memories that have one, by id."""
+        """Return the existing rows of these memories of a root, by id."""
         return {each: self[key] for each in memory_ids if (key := key_of(root, each)) in self}
 
     def restore_change(self, root: str, rows: Mapping[str, V]) -> Change:
@@ -284,7 +284,7 @@ class MemoryRows(Rows[V]):
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def move_change(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
-        """Return a change that gives rows of a chain, oldest first, to its new memory, merged or newest."""
+        """Return a change that moves rows of a chain to one memory: merged, or only the newest."""
         rows, value = self.rows_of(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
             value = row if value is None else self._merge(row, value) if self._merge else value

@@ -187,7 +187,7 @@ class State:
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
-        """Return True if an unreadable file may contain pauses."""
+        """Return True if the file or its copy exists, and so may contain pauses."""
         return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:

@@ -122,7 +122,7 @@ def _proposed_at(document: DecidedMemory) -> float:
 
 
 def _in_place_of(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
-    """Return a proposal in place of another waiting one, with the predecessor and version of that."""
+    """Return a proposal with the predecessor and version of the waiting one it replaces, if any."""
     if other is None:
         return document
     memory = msgspec.structs.replace(

@@ -242,9 +242,9 @@ def _split_key(key: str) -> tuple[str, str]:
 
 
 class Exclude(msgspec.Struct, frozen=True):
-    """Record of the git exclusion of one repository. `choice` is exclude, commit, or "" for the default.
+    """Record of whether git ignores forged's files in a repository; `choice` exclude, commit or "".
 
-    `has_line`: forged's line is in its `info/exclude`. `is_reported`: a person was informed of it.
+    A `choice` of "" is the default. `has_line`: `info/exclude` has forged's line. `is_reported`: to a person.
     """
 
     common: str

@@ -99,7 +99,7 @@ def _fuse(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
 
 
 def merge_recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
-    """Merge the lists of a recall, by script of the query, with memories that entities lead to (`led`).
+    """Merge a recall's lists, on ties the query's script first, and memories of entities (`led`).
 
     Lists in the script of the query precede those in another script: of equal places they come first.
     """

@@ -63,7 +63,7 @@ class RecallSearch:
     def _searches(
         self, stores: Sequence[Store], question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> Searches:
-        """Return a search for each store, and over entities, by name; nearer stores precede servers."""
+        """Return a search for each store, and over entities, by name; local ones before servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._search_store(each, question, limits) for each in here}

@@ -119,11 +119,11 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def has_checked(self, seen: Mapping[str, str]) -> bool:
-        """Return True if `check_paths` found the same within the last seconds. Switches no task."""
+        """Return True if `check_paths` found the same in the last 5 s, or for no paths."""
         return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
-        """Return the workplace of a path. Switches no task while it is known. Raises WorkspaceError."""
+        """Return the workplace of a path, cached for some seconds. Raises WorkspaceError."""
         return self._places.find(workspace)
 
     async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
@@ -163,7 +163,7 @@ class Resolver:
     async def within(
         self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
     ) -> Workplace:
-        """Return a workplace of the agent's or organization's root alone; with `make` it is created.
+        """Return a workplace of the agent's or organization's root alone; `make` may create it.
 
         Raises WorkspaceError for an invalid agent id, StoreError if a root has to be made and cannot be.
         """

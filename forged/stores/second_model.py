@@ -86,7 +86,7 @@ class CjkSearcher:
         homes = {each.root: each for each in self._view.maps}
 
         def admits(root: str, memory_id: str) -> bool:
-            """Admit memories with a version of this model's languages: links may lead to others."""
+            """Return True for a wanted memory with a version in this model's languages."""
             is_theirs = any(self._model.takes(each.content) for each in homes[root].chain(memory_id))
             return is_theirs and (question.admits is None or question.admits(root, memory_id))
 

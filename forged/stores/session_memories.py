@@ -95,7 +95,7 @@ class SessionMemories:
         self._moments = 0
 
     def add(self, row: SessionMemory) -> SessionMemory:
-        """Add a memory to its session; return it, or an older one with the same text.
+        """Add a memory to its session, unless one has the same text; return the one that is there.
 
         Its time to live begins at its creation. It replaces a memory with the same id.
         """

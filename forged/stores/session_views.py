@@ -60,7 +60,7 @@ class SessionStore:
 
 
 def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
-    """Return the attributes of a session's memory; of one that has expired, none with importance 0."""
+    """Return a session memory's attributes; for an expired one defaults with importance 0."""
     row = memories.find(memory_id)
     return Facts(importance=0.0) if row is None else row.facts  # it expired during the search
 
@@ -143,7 +143,7 @@ class SessionViews:
         return rows.with_vectors(None, second=dense) if is_second else rows.with_vectors(dense)
 
     def _texts_for(self, queue: EmbeddingQueue) -> Iterator[tuple[tuple[str, ...], Mapping[bytes, str]]]:
-        """Yield the texts that a model has to embed, by hash, grouped by the roots of their sessions."""
+        """Yield all texts for a model, by hash, with the roots that their sessions saw."""
         found: dict[tuple[str, ...], dict[bytes, str]] = {}
         for row in self._memories.all():
             text = row.memory.content

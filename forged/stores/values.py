@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
     long_term: int = 10
 
     def within(self, ordered: Iterable[Ranked]) -> Iterator[Ranked]:
-        """Yield the first memories of each scope, up to its limit."""
+        """Yield memories in order, up to the limit of each scope and that of user and agent."""
         left, long_term = dict(self.of), self.long_term
         for each in ordered:
             scope = each.memory.scope

@@ -60,7 +60,7 @@ class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def compacts(self) -> bool:
-        """Return True if the harness reliably announces that it has compacted a conversation."""
+        """True if the harness reliably announces that it has compacted a conversation."""
         return "compacted" in self.events.values() and not self.unsure
 
 

@@ -53,7 +53,7 @@ def quoted(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return at most `limit` characters of `text` in one line, without brackets that could open a tag."""
+    """Return up to `limit` characters of `text` in one line, unable to open an injection's tag."""
     line = _visible(_BREAK.sub(" ", text))
     return _without_tags(line if len(line) <= limit else line[: limit - 1] + "…")
 
@@ -124,7 +124,7 @@ class InjectedText:
         self._inline = sorted(filter(None, sentences), key=len, reverse=True)
 
     def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
-        """Return `text` without injected blocks and memories, and their count; `inline`: in paragraphs."""
+        """Cut injected blocks and memories; return text and count. `inline`: in paragraphs, too."""
         text, blocks = without_blocks(text)
         text, memories = self._without_memories(text)
         text, sentences = self._without_sentences(text) if inline and self._inline else (text, 0)

@@ -40,7 +40,7 @@ _STOPS = ".,;:!?。、"
 
 
 def normalised(text: str) -> str:
-    """Return a text without case, width, spacing, emphasis, quotes and final punctuation."""
+    """Return a text without differences of case, width, blanks, emphasis, quotes, final stops."""
     return _folded(_plain(text))
 
 
@@ -267,7 +267,7 @@ class TextIndex:
 
 
 def _is_part(shorter: Sequence[int], longer: Sequence[int]) -> bool:
-    """Return True if `longer` adds at most a fifth to `shorter`, and nothing to a few words."""
+    """Return True if `longer` has `shorter` in order, and at most a fifth more (none below 6)."""
     room = len(shorter) // 5 if len(shorter) >= 6 else 0
     if len(longer) - len(shorter) > room:
         return False

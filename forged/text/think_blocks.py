@@ -9,7 +9,7 @@ _BEGINNING = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
 
 
 def without_thoughts(text: str) -> str:
-    """Return the text after the last think block, with or without an opener; "" if one is open."""
+    """Return the text after its last think block (all without one); "" if a block is open."""
     ends = [match.end() for match in _END.finditer(text)]
     answer = text[ends[-1] :] if ends else text
     return "" if _BEGINNING.match(answer) else answer.strip()

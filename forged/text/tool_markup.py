@@ -198,7 +198,7 @@ def _is_mentioned(text: str, tag: _MarkupTag, cut_to: int = 0) -> bool:
 
 
 class _CodeAround:
-    """Finds the code spans and blocks that hold tags, which then stay; searches only move forward."""
+    """Finder of code spans and blocks around tags, which then stay; searches only move forward."""
 
     def __init__(self, text: str, tags: Sequence[_MarkupTag]) -> None:
         self._text = text

@@ -52,7 +52,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def tail_of(file: BinaryIO, most_bytes: int) -> tuple[Iterable[bytes], bool]:
-    """Return the first line, which names the session, and the last lines; and True if that is all."""
+    """Return a file's first and last lines, or all if it is small; and True if these are all."""
     size = os.fstat(file.fileno()).st_size
     if size <= most_bytes:
         return lines_of(file), True

@@ -30,7 +30,7 @@ class _GeminiMessage(msgspec.Struct):
 
 
 class _GeminiChanges(msgspec.Struct):
-    """Messages that a line of Gemini CLI puts in place of its history."""
+    """Messages that a line of Gemini CLI puts in place of the session's history so far."""
 
     messages: list[_GeminiMessage] = []
 
@@ -54,7 +54,7 @@ _decode = msgspec.json.Decoder(resolved(_GeminiLine)).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """Read a Gemini CLI transcript into a draft, with replaced and removed messages applied."""
+    """Read a Gemini CLI transcript into a draft, with replaced texts and removals applied."""
     draft, messages = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:

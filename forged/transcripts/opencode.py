@@ -69,7 +69,7 @@ def read(path: str, session_id: str) -> SessionDraft:
 
 
 def _add_message(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
-    """Add a message to the draft; a summary marks the messages before it."""
+    """Add a message to the draft; for a summary, only mark the messages before it."""
     found = _decoded_data(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:

@@ -116,7 +116,7 @@ def redacted_view(
 
 
 def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
-    """Return the form of a memory that is shown: without secrets and private spans, with trusted origin."""
+    """Return a memory without secrets and private spans, unless a person insisted; or a problem."""
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     times = dict.fromkeys((source.created_at, source.updated_at))
@@ -204,7 +204,7 @@ Hashes = set[str] | frozenset[str]
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """Result of an admission: the memories that may be used, redacted, by id; withheld files by path.
+    """Result of an admission: memories that may be used, redacted, and withheld files.
 
     `may_change`: part of the result may differ in a moment, look again. `redacted`: ids of memories shown
     without a secret of their file. `insisted`: ids of those shown with one, as a person wanted. `problems`:
@@ -309,7 +309,7 @@ class Admission:
         return [self._records.hashes(each) for each in trust.identities]
 
     def _note_first_look(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
-        """Record a root at its first look, or as git came: `born_empty` if no foreign file was there."""
+        """Note a root at its first look, `born_empty` if no file is foreign; return its state."""
         if self._records.doubt or not trust.identity:
             return trust
         of_folder = trust.record

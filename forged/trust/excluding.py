@@ -32,9 +32,9 @@ _AGAIN_S = 60.0  # after this delay a refused write is tried again
 
 
 class CaptureExcluder:
-    """Makes git ignore captured memories in repositories; `problems` are sentences for status, by top.
+    """Makes git ignore captured memories, or undoes that where commits are chosen.
 
-    `unreported` are added lines that no reply has reported, by top.
+    `problems` are sentences for status. `unreported` are lines that no reply has reported, by top.
     """
 
     def __init__(self, records: Excludes, default: str, home: str) -> None:
@@ -50,7 +50,7 @@ class CaptureExcluder:
         self.problems: dict[str, str] = {}
 
     def keep_out(self, root: Root) -> None:
-        """Make git ignore forged's files in a root, before a write, if that is its choice. Raises nothing."""
+        """Make git ignore forged's files in a root, before a write, unless commits are chosen."""
         if not root.has_files or not self._records.is_read:
             return  # the choice of the person is not loaded yet;
         if not os.path.lexists(os.path.join(root.top, ".git")):
@@ -155,7 +155,7 @@ class CaptureExcluder:
         return (record.choice if record is not None else "") or self._default
 
     def _record(self, top: str) -> Exclude | None:
-        """Return the exclusion record of a work tree's repository; None if git does not name it back."""
+        """Return the exclusion record of a work tree's repository; None without a valid one."""
         common = layout(top).common
         return self._newest_record(Exclude(common, identity_of(common))) if common else None
 

@@ -136,7 +136,7 @@ class Repository:
         return AdmissionDecision(_hashes_judged(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
-        """Decide on files of a root never asked about: content unknown to git is the person's.
+        """Decide on files of a root never asked about: accept only content unknown to git (edits).
 
         No branch is trusted. Git is asked only if `.git` and its config belong to the user of this process.
         """
@@ -172,7 +172,7 @@ class Repository:
     def _verdicts_of(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[_Reasons, bool]:
-        """Return the reason or "" for each file, from the cache or by `ask`; True if any is new."""
+        """Return a refusal or "" for each file, cached or by `ask`; and True if any was asked."""
         _check_idle(git_dir)
         seen = (
             trusted,
@@ -234,7 +234,7 @@ class Repository:
         return found
 
     def _merged_blobs(self, trusted: str, wanted: set[str]) -> frozenset[str]:
-        """Return blobs reachable from the trusted branches; history is searched only for those no tip has."""
+        """Return blobs at the trusted tips and, unless all wanted are there, in their history."""
         tips = self._git.tips(trusted)
         if tips != self._tips:
             self._tips, self._at_tips, self._behind_tips = (), self._git.blobs_at(tips), None

@@ -103,9 +103,9 @@ class TrustRegistry:
         return RootIds(top, _identities(trust))
 
     async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
-        """Return those memories whose file git may bring back, by branch, stash or reflog; or all.
+        """Return those memories whose file git may bring back; all of them if git cannot be asked.
 
-        Returns all of them if git cannot be asked.
+        Git may do so by branch, stash or reflog. Returns none of them for a root without git.
         """
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
@@ -128,13 +128,13 @@ class TrustRegistry:
             await self._records.put_own(trust.identity, files)
 
     async def exclude_captures(self, root: Root) -> None:
-        """Make git ignore forged's files in a root, before a write; raises nothing."""
+        """Make git ignore forged's files in a root, before a write, unless commits are chosen."""
         await self.wait_until_open()
         await asyncio.to_thread(self.excluding.keep_out, root)
         await self.excluding.save()
 
     async def remove_unwanted_lines(self) -> None:
-        """Remove forged's lines from `info/exclude` where the configuration no longer wants them."""
+        """Remove forged's lines from `info/exclude` where commits are chosen or the default."""
         await self.wait_until_open()
         await asyncio.to_thread(self.excluding.remove_lines)
         await self.excluding.save()
@@ -179,9 +179,9 @@ class TrustRegistry:
         return tuple([await self.describe(top) for top in tops])
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
-        """Trust a root with its current files, or those with `hashes`, in a mode; rebuild its map.
+        """Trust a root and accept its files (all or `hashes`); rebuild its map, return its state.
 
-        With `hashes`, only those of its files, as they were shown to the person.
+        `hashes` are of files that were shown to the person. `mode` is the configured one if empty.
         """
         await self.save()
         root = await asyncio.to_thread(repo_root, top)

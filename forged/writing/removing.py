@@ -153,7 +153,7 @@ class Remover:
     async def _relink_files(
         self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Rewrite the files that stay; record their hashes before, as a build may happen in between."""
+        """Rewrite files with new predecessors; record hashes first, for a build in between."""
         if not relinks:
             return
         rewrites = tuple(each.rewrite for each in relinks)

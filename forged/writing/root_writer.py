@@ -67,7 +67,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A written memory, its file, and the generation in which it is visible.
+    """Result of a request: the memory written or found, its file, and the generation that shows it.
 
     `replaced` is the id of the version that it replaces; `base_moved`: not the one that was named. `existed`:
     nothing was written, because the memory has the same text already.
@@ -207,7 +207,7 @@ class RootWriter:
     def _record_plans(
         self, plans: Sequence[WritePlan], files: NewFiles
     ) -> Sequence[RequestOutcome | None] | StoreError:
-        """Record the plans while files are synced; return the row that each key had already."""
+        """Record plans and sync their files; return each key's earlier row or None, or an error."""
         writes = [self._pending_write(plan) for plan in plans]
         if not any(write.file or write.key for write in writes):
             return [None] * len(plans)
@@ -241,7 +241,7 @@ class RootWriter:
         return hashlib.blake2b(patch.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _repeated_outcome(self, plan: WritePlan, known: RequestOutcome) -> PlanOutcome:
-        """Return the outcome of a repeated request: as before, or its draft to be completed now."""
+        """Return a repeated request's outcome: as before, an error, or its draft to write now."""
         if not known.memory_id:
             return NoLongerWanted("the memory of this request was forgotten since")
         if known.digest != self._digest(plan.draft):
@@ -253,7 +253,7 @@ class RootWriter:
         return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
 
     def _withdraw_plans(self, plans: Sequence[WritePlan], error: StoreError) -> list[PlanOutcome]:
-        """Withdraw planned memories after an error; return the outcomes of the plans."""
+        """Remove planned memories from the look-ups after an error; return the plans' outcomes."""
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -279,7 +279,7 @@ class _Linking:
         self._lost: set[str] = set()  # ids that were planned and will not exist
 
     def finish_plan(self, plan: WritePlan, end: PlanOutcome | None, again: WriteRequest) -> None:
-        """Finish a plan, unless it is finished; or return `again` if its dependency failed."""
+        """Note a plan's outcome: `end`, else name its file; `again` if its dependency failed."""
         depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
         if depends_on in self._lost and not isinstance(end, WriteRequest):
             end = again
@@ -313,13 +313,13 @@ class _Linking:
     def _outcome_after_failure(
         self, plan: WritePlan, end: PlanOutcome, again: WriteRequest, error: StoreError
     ) -> PlanOutcome:
-        """Return the outcome of a plan after names could not be made durable."""
+        """Return a plan's outcome after its round's names failed: as before, error or `again`."""
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
 
     def _withdraw(self, plan: WritePlan) -> None:
-        """Withdraw the memory of a failed plan."""
+        """Remove a failed plan's memory from the look-ups, and note it for plans that need it."""
         self._lost.add(plan.memory.id)
         self._ledger.remove(plan.memory)
 
@@ -430,7 +430,7 @@ class RootContents:
         self._by_letters: defaultdict[int, list[str]] = defaultdict(list)
 
     def update(self) -> bool:
-        """Bring the look-ups up to date with the disk; return False if only own files had changed."""
+        """Update the look-ups from the disk; return False if nothing but own files had changed."""
         names = self._arrivals.take(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp
@@ -458,7 +458,7 @@ class RootContents:
         return self._memories.get(memory_id)
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """Return all versions connected with a memory, also through missing ones, as `link` joins them."""
+        """Return all versions joined to a memory by `supersedes` links, also over missing ones."""
         seen, reached = {memory_id}, [memory_id]
         for current in reached:
             memory = self._memories.get(current)
@@ -499,7 +499,7 @@ class RootContents:
         _drop_item(self._by_letters, _letters(memory.content), memory.id)
 
     def note_written(self, path: str) -> None:
-        """Note that the file of an added memory has its name now."""
+        """Note that this writer made a file: no foreign change, but to be read in the next scan."""
         self._wrote.add(path)
         self._unread.add(path)
 

@@ -50,7 +50,7 @@ class TrashNote(msgspec.Struct, frozen=True):
 
     @property
     def until(self) -> float:
-        """Time after which it cannot be restored."""
+        """Unix time after which the file cannot be restored."""
         return self.taken_at + TRASH_S
 
 
@@ -64,7 +64,7 @@ class TrashEntry(NamedTuple):
 
 
 class Trash:
-    """Trash directory of one daemon: lists, restores and erases removed files."""
+    """Trash directory of one daemon: lists removed files, drops restored ones and erases others."""
 
     def __init__(self, path: str) -> None:
         self.path = path

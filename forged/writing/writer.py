@@ -40,7 +40,7 @@ _UNASKED_S = 0.02
 
 
 class RemovalListener(Protocol):
-    """Called before memories are removed or restored, for copies on other machines.
+    """Listener called before memories are removed or restored, for copies on other machines.
 
     Raises StoreError; then nothing is done.
     """
@@ -198,7 +198,7 @@ class Writer:
         return tuple(await asyncio.gather(*[line.together.submit((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
-        """Return ids of the counting versions of a memory, oldest first; none if it is not in this root.
+        """Return ids of a memory's versions in use, oldest first; none if it is not in this root.
 
         A withheld memory is in a chain of its own, whatever it supersedes.
         """
@@ -222,7 +222,7 @@ class Writer:
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
     async def restore(self, index: RootIndex, some: Sequence[TrashEntry]) -> Intent:
-        """Restore trash entries to their root and relink successors; return the intent to be ended."""
+        """Restore trash entries and relink their successors; return the intent, still recorded."""
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.still_there, some)
             if not left:
@@ -241,7 +241,7 @@ class Writer:
         index.mark(frozenset({path}))
 
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
-        """Write all waiting requests of one root, and mark it: they become visible together."""
+        """Write one root's waiting requests and mark its map to be rebuilt; return the results."""
         index, writer = waiting[0][0], self._queues[waiting[0][0]].writer
         await self._trust.wait_until_open()
         async with self._lock(index.root):

@@ -40,7 +40,7 @@ class Captured(Reply, frozen=True, tag="captured"):
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
-    """Send a conversation window to the daemon, which classifies the new messages.
+    """Request to capture a conversation window or a part of it; its new messages are classified.
 
     `kind` is turn, compaction, explicit or session_end. `agent` is the name of the sender, as in `Retrieve`.
 
@@ -118,7 +118,7 @@ class _ListCapturedOptions(Request[CapturedPage], frozen=True, kw_only=True):
 
 
 class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
-    """List statements that capture kept or refused, for the workspace's roots or for all roots.
+    """Request a list of statements that capture kept or refused, in the workspace or in all roots.
 
     `since` is an RFC 3339 time. `session_id` is the beginning of a session's id; "" matches any.
     """
@@ -146,7 +146,7 @@ class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
 
 
 class Undo(_UndoOptions, frozen=True, tag="undo"):
-    """Take back the captured memories of the newest turn that the workspace sees.
+    """Request to take back the memories captured from the newest turn that the workspace sees.
 
     Turns that were classified together are taken back one by one. An empty `session_id` matches any. With
     `preview` nothing changes and the reply lists the memories. With `ids` the request succeeds only if these
@@ -179,7 +179,7 @@ class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
 
 
 class Pause(_PauseOptions, frozen=True, tag="pause"):
-    """Pause capture and injection for a repository or everywhere; resume with `paused` false."""
+    """Request to pause (or, `paused` false, resume) capture and injection, here or everywhere."""
 
     effect = "write"
 
@@ -218,7 +218,7 @@ class DeadEvents(Reply, frozen=True, tag="dead_events"):
 
 
 class Dead(Request[DeadEvents], frozen=True, tag="dead"):
-    """List, show, retry or drop failed capture events; without `ids`, all of them.
+    """Request to list, show, retry or drop failed capture events; without `ids`, all of them.
 
     `action` is list, show, retry or drop. Events that wait for a folder are listed as well, and dropped if an
     id names them.
@@ -232,5 +232,5 @@ class Dead(Request[DeadEvents], frozen=True, tag="dead"):
 
     @property
     def only_shows(self) -> bool:
-        """Return True for the actions that change nothing."""
+        """Return True for the actions `list` and `show`, which change nothing."""
         return self.action in {"list", "show"}

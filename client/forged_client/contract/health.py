@@ -80,7 +80,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of pending work of a root whose path is another folder now, or none; `reason` is which.
+    """Counts of pending work of a root whose folder is not at its path now, with the `reason`.
 
     `events` of capture are not classified or written, `proposals` not shown for review, and `steps`
     (removals, returns and moves that a kill interrupted) not completed.
@@ -239,9 +239,9 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
-    """The daemon's health. `state`: ok, degraded, disabled. `engine` runs a model in its process.
+    """Reply to `Status`: the daemon's health. `state`: ok, degraded, disabled.
 
-    `here` are the roots of the workspace that was asked for, none where its repository switches memory off.
+    `here`: the workspace's roots, none if its repository turns memory off. `engine` runs a model in-process.
     """
 
     state: str = "ok"
@@ -270,7 +270,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):
-    """Report the daemon's state; with a workspace, also its roots (which are loaded for it)."""
+    """Request the daemon's state; with a workspace, its roots are loaded and reported, too."""
 
     effect = "read"
 
@@ -285,7 +285,7 @@ class Rebuilt(Reply, frozen=True, tag="rebuilt"):
 
 
 class Rebuild(Request[Rebuilt], frozen=True, tag="rebuild"):
-    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers at the end."""
+    """Request a rescan of a workspace's roots; `full` embeds all anew, `wait` waits for the end."""
 
     effect = "write"
 
@@ -311,7 +311,7 @@ class Progress(Reply, frozen=True, tag="progress"):
 
 
 class Events(Request[Progress], frozen=True, tag="events"):
-    """Stream the steps of builds as `Progress` replies until the connection closes."""
+    """Request a stream of the steps of builds: `Progress` replies until the connection closes."""
 
     effect = "stream"
 
@@ -340,7 +340,7 @@ class DayCost(msgspec.Struct, frozen=True):
 
 
 class Costs(Reply, frozen=True, tag="costs"):
-    """Reply to `Cost`. `token_limit` 0 is none; `resets_at` is when today's count restarts (UTC)."""
+    """Reply to `Cost`: costs by day; `token_limit` 0 is none; at `resets_at` a new day starts."""
 
     days: tuple[DayCost, ...] = ()
     tokens_today: int = 0
@@ -350,7 +350,7 @@ class Costs(Reply, frozen=True, tag="costs"):
 
 
 class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
-    """List the cost of model calls, by day and purpose, newest day first."""
+    """Request the cost of model calls in the last `days`, by day and purpose, newest day first."""
 
     effect = "read"
 
@@ -358,7 +358,7 @@ class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
 
 
 class DayEgress(msgspec.Struct, frozen=True):
-    """Text that left in one day (UTC), by host and purpose; `calls` include `failed` ones."""
+    """Counts of text sent to one host for one purpose on a day (UTC); `calls` include failures."""
 
     day: str
     host: str
@@ -370,13 +370,13 @@ class DayEgress(msgspec.Struct, frozen=True):
 
 
 class EgressReport(Reply, frozen=True, tag="egress_report"):
-    """Reply to `Egress`: text that left the machine, newest day first."""
+    """Reply to `Egress`: counts of text that left the machine, newest day first."""
 
     days: tuple[DayEgress, ...] = ()
 
 
 class Egress(Request[EgressReport], frozen=True, kw_only=True, tag="egress"):
-    """Count the text that left the machine, by day, host and purpose; never the text itself."""
+    """Request counts of text that left the machine, by day, host and purpose; never the text."""
 
     effect = "read"
 
@@ -402,6 +402,6 @@ class Tried(Reply, frozen=True, tag="tried"):
 
 
 class Try(Request[Tried], frozen=True, tag="try"):
-    """Make one real call to each model at an endpoint."""
+    """Request a trial: one real call to each model at an endpoint."""
 
     effect = "read"

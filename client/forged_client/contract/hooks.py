@@ -18,7 +18,7 @@ class Hooked(Reply, frozen=True, tag="hooked"):
 
 
 class Hook(Request[Hooked], frozen=True, tag="hook"):
-    """An event of a harness, as its hook received it: `payload` is JSON in the harness's own form.
+    """Request with one event of a harness: `payload` is JSON in its own form, as its hook got it.
 
     The answer is useful for `within_ms` (0: as long as that of a retrieve). `version` is the hook's own.
     `headless`: a script ran the harness, so at most explicit requests are saved.

@@ -54,7 +54,7 @@ class Imported(Reply, frozen=True, tag="imported"):
 
 
 class Import(Request[Imported], frozen=True, tag="import"):
-    """Write drafts into the root of a scope, each durably; with `preview`, write nothing.
+    """Request to write drafts into a scope's root, each durably; with `preview`, to write nothing.
 
     Their origin is `import`, whatever a file says of itself. With `own` the person vouches that the files
     come from a root of their own. A draft with a secret is refused unless `allow_secret`. Text that was

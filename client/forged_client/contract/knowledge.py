@@ -47,7 +47,7 @@ class Ingested(Reply, frozen=True, tag="ingested"):
 
 
 class Ingest(Request[Ingested], frozen=True, tag="ingest"):
-    """Cut documents into pieces and write each durably; with `preview`, write nothing.
+    """Request to cut documents into pieces and write each durably; with `preview`, nothing.
 
     `agent_id` names the agent that adds them. Searches can filter by `metadata`. A document with a secret is
     refused unless `allow_secret`. Pieces that were forgotten lately are left out unless `allow_forgotten`.
@@ -74,7 +74,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored document: `pieces` of its `of` pieces exist.
+    """Record of a stored document, without its text: `pieces` of its `of` pieces exist.
 
     `shared`: it is on the team's server. `here`: it is in files of this machine.
     """
@@ -103,7 +103,7 @@ class Documents(Reply, frozen=True, tag="documents"):
 
 
 class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
-    """List `limit` stored documents from `offset` on, ordered by source."""
+    """Request a list of `limit` stored documents from `offset` on, ordered by source."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -133,7 +133,7 @@ class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True
 
 
 class RemoveDocument(_RemoveDocumentOptions, frozen=True, tag="remove_document"):
-    """Remove a document and all its pieces for good, by its source or id.
+    """Request to remove a document and all its pieces for good, by its source or id.
 
     With a `key` it may be sent twice.
     """

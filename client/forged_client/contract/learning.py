@@ -22,7 +22,7 @@ class Learned(Reply, frozen=True, tag="learned"):
 
 
 class Learn(Request[Learned], frozen=True, tag="learn"):
-    """Send a past session or its next part; all proposals from it wait for review.
+    """Request to learn from a past session or its next part; all proposals from it wait for review.
 
     `said_at` has the Unix time of each message, 0 if unknown. `mark` identifies the state of the whole
     session and comes with the last part; a session with an unchanged mark has nothing new. Without messages
@@ -69,7 +69,7 @@ class PastSessions(Reply, frozen=True, tag="past_sessions"):
 
 
 class ListPast(Request[PastSessions], frozen=True, tag="list_past"):
-    """List the past sessions of these agents that were learned from."""
+    """Request a list of the past sessions of these agents that were learned from."""
 
     effect = "read"
 

@@ -13,7 +13,7 @@ from forged_client.envelope import R, Reply, Request, one_of
 
 
 class Scope(StrEnum):
-    """Audience of a memory: users of a repository, one user, an agent, one session, or everybody."""
+    """Audience of a memory: users of a repository, a user, agent or session, or an organization."""
 
     REPO = "repo"
     USER = "user"
@@ -89,7 +89,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Older version of a memory, as listed with its head: id, number, time and first line."""
+    """Another version of a memory, listed with its head: id, number, time and first line."""
 
     id: str
     version: int
@@ -198,7 +198,7 @@ class Remembered(Reply, frozen=True, tag="remembered"):
 
 
 class Remember(Request[Remembered], frozen=True, tag="remember"):
-    """Write one memory durably; the reply comes after fsync.
+    """Request to write one memory durably; the reply comes after fsync.
 
     Without `scope` and `category` those of the superseded memory are used; a new one has scope repo with
     `project-conventions`, or scope user with `user-facts`. Links of the superseded memory are kept, and
@@ -240,7 +240,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 
 
 class Memories(Reply, frozen=True, tag="memories"):
-    """Memories by id or in a list. `notice` is a sentence for the person about withheld files."""
+    """Reply with memories, by id or listed; `notice` is for the person, about withheld files."""
 
     memories: tuple[MemoryRecord, ...] = ()
     total: int = 0
@@ -258,7 +258,7 @@ class _ByIdOptions(Request[R], frozen=True, kw_only=True):
 
 
 class GetMemories(_ByIdOptions[Memories], frozen=True, tag="get"):
-    """Return memories by id. `scope` "" is both: an id of repository and user is returned twice.
+    """Request memories by id. `scope` "" is both: an id of repository and user is returned twice.
 
     Here and in the following requests, scope `agent` needs the `agent_id`, because memories of one agent are
     only visible with its name. Scope `org` is readable for all.
@@ -290,9 +290,9 @@ class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
 
 
 class ListMemories(_ListMemoriesOptions, frozen=True, tag="list"):
-    """List memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+    """Request the workspace's memories, newest first; only heads unless `all_versions`.
 
-    `stale`: only those with evidence that changed or disappeared. `since` is a time (RFC 3339) of creation,
+    `scope` "": repo and user. `stale`: with changed or lost evidence. `since`: time of creation (RFC 3339),
     `session_id` a prefix, `origin` one of a MemoryRecord's; all filters must match. `all_repos`: of every
     repository that the daemon has seen, whatever the workspace, without withheld files. `entities`: include
     entities and relations.
@@ -330,7 +330,7 @@ class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
 
 
 class Forget(_ForgetOptions, frozen=True, tag="forget"):
-    """Remove a memory's whole chain (or one version), into a 7-day trash unless `erase_now`.
+    """Request to remove a memory's chain (or one version), into a 7-day trash unless `erase_now`.
 
     A version that replaced a single removed one then replaces its predecessor. An id of both repository and
     user is refused without its `scope`. With a `key` it may be sent twice.
@@ -356,7 +356,7 @@ class Chain(Reply, frozen=True, tag="chain"):
 
 
 class History(_ByIdOptions[Chain], frozen=True, tag="history"):
-    """Return the version chain of a memory, oldest first; `scope` for an id that two roots have."""
+    """Request a memory's version chain, oldest first; `scope` for an id that two roots have."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -366,7 +366,7 @@ class History(_ByIdOptions[Chain], frozen=True, tag="history"):
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
-    """Write a new version of a memory: another text, category, cues, evidence or links; the rest stays.
+    """Request a new version of a memory: another text, category, cues, evidence or links.
 
     `content`, `cues` and `evidence` None keep the old value; with another text the evidence is hashed again.
     `relate` are links to add; an existing one may get another relationship. `unrelate` are ids of links to
@@ -423,7 +423,7 @@ class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
 
 
 class Move(_MoveOptions, frozen=True, tag="move"):
-    """Write a memory in another scope, `to` repo, user or agent, and remove it from its old one.
+    """Request to move a memory from its scope to another: `to` repo, user or agent.
 
     The old versions go into the trash. `scope` is the old one: agent, or for an id of both repository and
     user. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
@@ -472,7 +472,7 @@ class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
 
 
 class Restore(_RestoreOptions, frozen=True, tag="restore"):
-    """Restore from the trash, within 7 days, all versions that were removed with `memory_id`.
+    """Request to restore from the 7-day trash all versions that were removed with `memory_id`.
 
     Without an id the reply lists restorable memories. An existing memory gives status `empty`, which is no
     failure.

@@ -11,7 +11,7 @@ from forged_client.envelope import Reply, Request
 
 
 class Recalled(Reply, frozen=True, tag="recalled"):
-    """Memories of all scopes, best first; `text` is an injection of those that fit the budget.
+    """Reply to `Recall`: memories, best first; `text` is an injection of those that fit the budget.
 
     `degraded` names in a few words each store that could not take part. `embedding_ms` is the part of
     `elapsed_ms` spent on the query's vector.
@@ -28,7 +28,7 @@ class Recalled(Reply, frozen=True, tag="recalled"):
 
 
 class Recall(Request[Recalled], frozen=True, tag="recall"):
-    """Recall the memories of a session, a user, an agent and the organization about a query, as one list.
+    """Request the memories of a session, user, agent and organization about a query, as one list.
 
     A scope without an id is not searched, except those of the daemon's user and of the organization.
     `filters` are values that a memory's metadata must have, all of them. `scopes` are searched instead of

@@ -70,7 +70,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
 
 
 class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
-    """Return the memories for one turn, as a text block for the prompt.
+    """Request the memories for one turn, as a text block for the prompt.
 
     `last_summary_index` is the index of the first message after the last summary. `hypotheses` of the caller
     replace the model call. `known_digest` is the digest of the block that the caller already has. If it is
@@ -114,7 +114,7 @@ class Found(Reply, frozen=True, tag="found"):
 
 
 class Search(Request[Found], frozen=True, tag="search"):
-    """Return ranked memories for a query text, without injection and without the turn cache.
+    """Request ranked memories for a query text, without injection and without the turn cache.
 
     With `rated` the `admitted_as` of a memory is its confidence label: strong, near or weak; "" if unknown.
     `agent` adds this agent's own memories where the configuration says so, as in Retrieve. `hypotheses` are
@@ -195,7 +195,7 @@ class InjectionsPage(Reply, frozen=True, tag="injections_page"):
 
 
 class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"):
-    """List the injections of the last 30 days: in the workspace, or with `all_repos` anywhere.
+    """Request a list of the last 30 days' injections: in the workspace, or (`all_repos`) anywhere.
 
     A turn is recorded once its reply was delivered in time; requests with mode `plain` are not. `since` is a
     time (RFC 3339). `session_id` is the beginning of a session's id; "" is any.
@@ -212,7 +212,7 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
-    """Explain the last injection of a session, or (with `query`) the result of a retrieval now.
+    """Request to explain a session's last injection, or (with `query`) a retrieval done now.
 
     Memories of an agent or a session are explained only to a caller that names it by `agent` or `session_id`.
     """

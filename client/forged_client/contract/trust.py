@@ -69,7 +69,7 @@ class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
 
 
 class Trust(_TrustOptions, frozen=True, tag="trust"):
-    """Show or change the trust in repositories, or the git exclusion of captures there.
+    """Request to show or change the trust in repositories, or the git exclusion of captures there.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
     `workspace`), list (every root that was ever seen), git, unexclude. `mode` is follow or locked, "" for the
@@ -139,7 +139,7 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
 
 
 class Review(_ReviewOptions, frozen=True, tag="review"):
-    """List a root's withheld files and waiting proposals; accept files, keep or drop proposals.
+    """Request to list a root's withheld files and proposals, accept files, keep or drop proposals.
 
     `accept` are ids, or prefixes (at least eight characters) of SHA-256 sums. `everything` accepts all
     current files, with `shown` only if they are exactly those. `keep` and `drop` are ids of proposals, or

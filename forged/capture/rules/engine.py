@@ -158,7 +158,7 @@ def _is_repeated(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
 
 
 def _match_durability(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
-    """Return the proposal of a sentence that lasts by itself; in a short message with its neighbours."""
+    """Return the proposal of a lasting sentence, joined with others in a short message, or None."""
     neighbours = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
     category = lasting_category(said[at], neighbours)
     if category is None or patterns().mishap.search(said[at]):

@@ -40,7 +40,7 @@ def pair_model() -> PairModel:
 
 
 class PairLine(msgspec.Struct, frozen=True):
-    """Weights of a linear function of text pairs: signs, vectors (int16) and words (int8), with steps."""
+    """Linear weights for text pairs: signs; vectors (int16) and words (int8), with their scales."""
 
     signs: tuple[float, ...]
     alike: tuple[float, ...] = ()

@@ -218,7 +218,7 @@ def _score_of_signs(found: PairSigns) -> float:
 
 
 def pair_features(found: PairSigns) -> dict[str, float]:
-    """Return the weighed features of a newer and an older text: signs and products of two."""
+    """Return by name the features of a text pair that get weights: signs and products of two."""
     slot, about, near = _slot_sign(found), min(1.0, 2 * found.shared), 1 - found.strange
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
     found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}

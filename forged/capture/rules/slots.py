@@ -317,7 +317,7 @@ class NameIndex:
                     yield place, start, end
 
     def replace(self, low: str, by: Mapping[str, str]) -> str:
-        """Return a casefolded text with each found name replaced by `by`."""
+        """Return a casefolded text with each found name replaced by its value in `by`."""
         parts, at = list[str](), 0
         for _, start, end in self.found_in(low):
             parts += [low[at:start], by[low[start:end]]]
@@ -325,7 +325,7 @@ class NameIndex:
         return "".join([*parts, low[at:]]) if parts else low
 
     def _best_at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return rank and end of the best name of each list that begins at `start`."""
+        """Return by list the rank and the end of the best name that begins at `start`."""
         best = dict[int, tuple[int, int]]()
         for length in lengths:
             end = start + length

@@ -88,7 +88,7 @@ def retrieve_twice(workspace: str, message: str, mode: str) -> RetrievedTurn:
 
 
 def finish_turns(workspace: str) -> FinishedTurns:
-    """Report the demo's turns to capture, as an agent's loop does, without waiting; return the times."""
+    """Report the demo's turns to capture; return times and outcomes, and if all were delivered."""
     observer = Observer(workspace, "demo-turns")
     window: list[dict[str, str]] = []
     took = []

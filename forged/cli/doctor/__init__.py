@@ -46,7 +46,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
 
 
 def verdict(found: tuple[Check, ...]) -> int:
-    """Return doctor's exit code: 0 without a failure, 78 if the configuration or socket failed, else 69."""
+    """Return doctor's exit code: 0 without failure, 78 if settings, key or socket fail, else 69."""
     failed = {check.name for check in found if check.level == FAIL}
     if failed & _ABOUT_SETTINGS:
         return CONFIGURATION

@@ -109,7 +109,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """Report the embedding model, and which scores decide on injections; warn if it is not calibrated."""
+    """Report embedding model and which scores decide on injections; warn if calibration failed."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -240,7 +240,7 @@ def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
 
 
 def _check_private(name: str, path: str) -> Check:
-    """Check that a path exists, belongs to this user and is closed to others; return the finding."""
+    """Return the finding on a path: not there yet, of another user, open to others, or private."""
     try:
         found = os.lstat(path)
     except OSError as error:

@@ -173,7 +173,7 @@ def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator
 
 
 def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
-    """Return True if a setting is a default here and in the daemon: it differs by another key only."""
+    """Return True if a setting is a default both here and in the daemon, so another key differs."""
     return mine.origin.startswith("default") and theirs.origin.startswith("default")
 
 
@@ -183,7 +183,7 @@ def _is_from_environment(mine: Setting, theirs: SettingReport) -> bool:
 
 
 def _is_used(key: str, chosen: config.Config) -> bool:
-    """Return True unless the key is URL or key of an endpoint that no configured model uses."""
+    """Return True unless a setting is the URL or API key of an endpoint that no model uses."""
     if key in {"memory.embedding_base_url", "memory.embedding_api_key"}:
         return needs_endpoint(chosen.memory.embedding_model)
     return key not in {"llm.base_url", "llm.api_key"} or uses_chat_endpoint(chosen)

@@ -14,7 +14,7 @@ _INSTALL = "`forgectl service install`"
 
 
 def service(call: Invocation) -> Iterator[Check]:
-    """Check that installed systemd units are those of this installation, and that systemd listens."""
+    """Check that systemd units, if any, belong to this installation, and that systemd listens."""
     try:
         if all(file.state == UnitFileState.MISSING for file in unit_files(call)):
             return
@@ -33,6 +33,6 @@ def service(call: Invocation) -> Iterator[Check]:
 
 
 def _listening_text(found: ServiceStatus) -> str:
-    """Say for doctor that systemd listens, and name the unit files that a person changed."""
+    """Return the text `systemd listens` for doctor, with the unit files that a person changed."""
     own = [file.path for file in found.files if file.state != UnitFileState.CURRENT]
     return f"systemd listens; changed by you: {', '.join(own)}" if own else "systemd listens"

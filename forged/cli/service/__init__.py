@@ -93,7 +93,7 @@ def _unit_text(unit: UnitState) -> str:
 
 
 def _status_exit_code(found: ServiceStatus) -> int:
-    """Return the exit code of `service status`: 1 without a unit file, 3 if systemd listens on no socket."""
+    """Return exit code of `status`: 1 if a unit file is missing, 3 if systemd is not listening."""
     if any(file.state == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

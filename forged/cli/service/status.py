@@ -57,7 +57,7 @@ def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
 
 
 def wanted_units(call: Invocation) -> dict[str, str]:
-    """Return the systemd units that this installation would write. Raises Stop if `forged` is missing."""
+    """Return this installation's unit texts by unit name. Raises Stop if `forged` is missing."""
     if call.executable is None:
         raise Stop(
             "unavailable", "the program `forged` is missing next to forgectl: install forged-memory again"

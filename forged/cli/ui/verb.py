@@ -46,7 +46,7 @@ class WithheldRow(msgspec.Struct, frozen=True):
 
 
 class PageData(msgspec.Struct, frozen=True, kw_only=True):
-    """Data of the page of `ui`: memories, unused files, proposals, captures, injections, newest first.
+    """Data of the page of `ui`: memories, unused files, proposals, captures and injections.
 
     `memories` has all versions. `made_at` is a time of RFC 3339.
     """
@@ -87,7 +87,7 @@ def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
 
 
 def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wire.Reviewed]:
-    """Yield the unused files and proposals of the workspace, with `all_repos` of each other root, too."""
+    """Yield unused files and proposals of the workspace and, with `all_repos`, of other roots."""
     here = _review(client, workspace)
     if here is not None:
         yield here

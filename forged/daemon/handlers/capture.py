@@ -71,7 +71,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
-    """List, show, retry or drop dead events, and all items that wait for a missing folder."""
+    """List, show, drop or retry dead events; list, show or drop items that wait for a folder."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
     await context.daemon.state.wait_until_open()

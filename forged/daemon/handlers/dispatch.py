@@ -126,7 +126,7 @@ class Dispatcher:
         return self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
-        """Mark the injection of a request as delivered if its reply was sent whole."""
+        """Mark a request's injection as delivered if its reply was sent whole and in time."""
         self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
@@ -155,7 +155,7 @@ class Dispatcher:
             return await self._carry_out_once(request, key)
 
     async def _carry_out_once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
-        """Call the handler for a request with a key, and keep the reply for repetitions. Raises Conflict."""
+        """Return the reply kept for a key, or the handler's, which is kept. Raises Conflict."""
         digest = _digest(request)
         keyed = self._newest.get(key) or await self._stored_receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
@@ -174,7 +174,7 @@ class Dispatcher:
         return reply
 
     async def _stored_receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
-        """Return what an earlier daemon stored for a request key; None without it or if the writer has it."""
+        """Return the stored reply to a request key, if any; None for `remember` and `edit`."""
         if isinstance(request, _ON_RECORD):
             return None
         await self._state.wait_until_open()

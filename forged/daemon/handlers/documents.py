@@ -66,7 +66,7 @@ async def list_documents(
 async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
-    """Remove every piece of a document, and reply when no search finds one any more."""
+    """Remove every piece of a document; reply once no search finds one, or after 5 s."""
     await context.wait_until_resumed()
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.wait_until_open()

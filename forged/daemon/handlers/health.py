@@ -35,7 +35,7 @@ _LONGEST_S = 30.0
 
 
 async def try_all(context: Context, _: wire.Try) -> wire.Tried:
-    """Make one test call to each model, in parallel; the calls are counted and cleaned like all others."""
+    """Make one test call to each model, in parallel; report the time or failure of each."""
     probes = context.daemon.probes
     return wire.Tried(trials=tuple(await asyncio.gather(*map(_try_model, probes))))
 

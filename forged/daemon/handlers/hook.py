@@ -155,7 +155,7 @@ async def _turn_end(call: _HookCall) -> bytes:
 
 
 async def _resume_unseen_turn(call: _HookCall) -> bool:
-    """Continue a turn from before this daemon's start; False if its prompt is unknown or too old."""
+    """Continue a turn from before this daemon; False if its prompt is unknown or before a pause."""
     event, daemon = call.event, call.context.daemon
     seen, path = call.request.seen, event.transcript_path
     written: tuple[Utterance, ...] = ()
@@ -187,7 +187,7 @@ def _transcript_tail(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
 
 
 async def _compaction(call: _HookCall) -> bytes:
-    """Capture all messages before a compaction; an `unsure` harness only if one must have happened."""
+    """Capture before a compaction; if the harness is `unsure`, only at a sure one, then inject."""
     messages, is_unsure = call.session.messages, call.row.unsure
     if messages is None or (is_unsure and not messages.exceeds_context):
         return b""
@@ -221,7 +221,7 @@ _ANSWERS: Mapping[EventKind, Callable[[_HookCall], Awaitable[bytes]]] = {
 
 
 async def _inject(call: _HookCall) -> bytes:
-    """Retrieve memories for the newest prompt; return them and notices as the harness's output."""
+    """Return memories for the newest prompt and notices as output; b"" if the event takes none."""
     event, row, messages = call.event, call.row, call.session.messages
     if messages is None or not messages.messages or not takes_context(event, row):
         return b""

@@ -183,7 +183,7 @@ async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
 
 
 async def _map_from_disk(context: Context, root: Root) -> VectorMap:
-    """Return a map of a root's memories as its files are now, without vectors."""
+    """Return a map, without vectors, of the memories admitted from a root's current files."""
     _, admitted = await context.daemon.trust.look(root)
     memories = await asyncio.to_thread(_with_staleness, root, admitted.memories)
     part = MapPart(memories, None, None, await asyncio.to_thread(Traits.of, memories))

@@ -97,7 +97,7 @@ def _attributes_in(request: wire.Remember, names: Sequence[str], scope: str) -> 
 
 
 def _attribute_texts(request: wire.Remember) -> tuple[str, ...]:
-    """Return the ids and metadata that a request sets, as texts to check. Raises InvalidRequest."""
+    """Return a request's agent and user ids and metadata, as texts to check for secrets."""
     metadata = ""
     if request.metadata:
         if problem := metadata_problem(request.metadata):

@@ -49,7 +49,7 @@ _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
-    """Search the requested scopes; return one list and one injection of it, and count their use."""
+    """Search the requested scopes; return one list of memories and its text; count their use."""
     query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
@@ -129,7 +129,7 @@ def _scopes_to_search(request: wire.Recall, place: Workplace) -> tuple[Scope, ..
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Return True if a recall may search a scope: the user's if it is that user, the org's if it exists."""
+    """Return False for the user scope of another user, and for an org scope without a folder."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)

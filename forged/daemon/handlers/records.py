@@ -123,7 +123,7 @@ async def _page(
     request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
-    """Return a page of the log entries that `listed` gives and a request asks for, and their number."""
+    """Return a page of the `listed` entries that match a request, and the number of all such."""
     since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.wait_until_open()

@@ -122,7 +122,7 @@ class Context(msgspec.Struct, frozen=True):
         return reply if isinstance(reply, kind) else None
 
     async def plan(self, reply: Reply) -> None:
-        """Store a request's planned reply on disk before its first step of writing. Raises StoreError."""
+        """Store a keyed request's planned reply on disk, before it writes. Raises StoreError."""
         if (keyed := self.keyed) is not None:
             receipt = Receipt(keyed.digest, encode(without_texts(reply))[HEADER_BYTES:])
             await self.daemon.state.receipts.put(keyed.key, receipt)
@@ -260,7 +260,7 @@ def _disk_errors_in(reply: wire.Reply) -> tuple[str, ...]:
 
 
 def _is_stored(reply: wire.Reply) -> bool:
-    """Return True if a reply says that something went to disk, which a capture or known text may not."""
+    """Return True if a reply means that something went to disk; False for a text that existed."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):

@@ -101,7 +101,7 @@ def _count_outcome(metrics: Metrics, turn: Turn) -> None:
 
 
 def outcome(answer: Answer, included: int) -> tuple[str, str]:
-    """Return the status and reason for a reply in which `included` memories of an answer fit."""
+    """Return an answer's status and reason; `empty` if memories were found but none is included."""
     if answer.ranked and not included:
         return "empty", answer.reason or "nothing fits the token budget"
     return answer.status, answer.reason

@@ -57,7 +57,7 @@ async def search(
 
 
 def _make_ask(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
-    """Return the retriever's request for a query in a workplace."""
+    """Build a search request to the retriever for a query text in a workplace."""
     settings = place.settings
     return Ask(
         message=text,

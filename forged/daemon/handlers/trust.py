@@ -97,7 +97,7 @@ async def _remove_exclude_lines(registry: TrustRegistry) -> wire.Trusted:
 
 
 async def _trust_root(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
-    """Trust the files that were shown, or all current ones, of a root. Raises FilesChanged."""
+    """Trust all current files of a root, return its trust. Raises FilesChanged if not as shown."""
     known = context.daemon.trust
     snapshot, admitted = await known.look(root)
     _check_unchanged(request.shown, admitted.withheld)
@@ -132,7 +132,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
 
 
 async def _repository_roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Root]:
-    """Return the repository roots of a workspace, and the one at its top. Raises InvalidRequest."""
+    """Return a workspace's repository roots, and the one at its path. Raises InvalidRequest."""
     place = await context.daemon.resolver.resolve(workspace)
     top = await asyncio.to_thread(os.path.realpath, workspace)
     named = await asyncio.to_thread(repo_root, top)
@@ -183,7 +183,7 @@ async def notice_for_reply(context: Context, place: Workplace, session: Session 
 
 
 def withheld_sentence(known: KnownRoot, count: int) -> str:
-    """Say why `count` memory files of a root are not used, with the command that shows them."""
+    """Return a sentence on why `count` memory files of a root are not used, with the remedy."""
     files = "1 memory file" if count == 1 else f"{count:,} memory files"
     if known.state == "unread":
         return f"{files} in {known.top} cannot be used now: {known.reason}"

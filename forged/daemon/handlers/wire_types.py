@@ -40,7 +40,7 @@ def generation_of(epoch: str, token: str) -> int:
 
 
 class _FieldWords(NamedTuple):
-    """A field of a request, and the words valid in it; without words its values have such fields."""
+    """A field of a request and its valid words; without words, its values are structs to check."""
 
     field: str
     default: object
@@ -50,7 +50,7 @@ class _FieldWords(NamedTuple):
 
 @cache
 def _checked_fields(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
-    """Return the fields of a type, and of its parts, that have a list of valid words."""
+    """Return a type's fields that have a list of valid words, or structs with such fields."""
     found: list[_FieldWords] = []
     for each in msgspec.structs.fields(kind):
         inner = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type

@@ -59,7 +59,7 @@ def store(folder: str, ending: str, data: bytes) -> str:
 
 
 def publish(folder: str, all_of_it: ModelFiles) -> None:
-    """Write the list of a model's files, and remove all others: of an earlier list or killed writers.
+    """Write the list of a model's files, and remove all other files from the cache folder.
 
     Call it inside `exclusive`. Raises OSError.
     """

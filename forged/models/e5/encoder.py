@@ -122,7 +122,7 @@ class Encoder:
         return unit.reshape(len(texts), -1)
 
     def _row(self, text: str) -> Vectors:
-        """Return the weighted mean of a text's windows, of shape (layers, width)."""
+        """Return the sum of a text's windows, weighted by tokens, of shape (layers, width)."""
         tokens = self.tokens(text)
         windows = [tokens[at : at + self._room] for at in range(0, len(tokens), self._room)]
         rows = [self._encode_window(window) * np.float32(len(window)) for window in windows]

@@ -31,7 +31,7 @@ _SAID = 300  # characters of the error
 
 
 class GraphBuild:
-    """Converts the model in a separate process, one at a time. Any thread may call `stop`."""
+    """Conversion of the local model for onnxruntime, in a process that any thread may `stop`."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -39,7 +39,7 @@ class GraphBuild:
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self, model: str, folder: str, of: str) -> None:
-        """Convert a model file into the cache folder, in a process of its own. Raises EngineError."""
+        """Convert a model file into the cache folder, in a process. Blocks. Raises EngineError."""
         command = [sys.executable, "-P", "-m", __name__, model, folder, of]
         with self._lock:
             if self.stopped:

@@ -62,7 +62,7 @@ class ModelFile:
         return self._bytes[offset : offset + length].view(_BLOCK).reshape(rows, -1)
 
     def normaliser(self) -> dict[int, str]:
-        """Return the replacement of each character, for a text before the vocabulary is searched for it."""
+        """Return the replacements, by code point, that normalize a text before it is tokenized."""
         data, at, normals = self._normaliser.tobytes(), 0, dict[int, str]()
         for _ in range(self._normals):
             character, count = struct.unpack_from("<IB", data, at)

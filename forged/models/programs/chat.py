@@ -87,7 +87,7 @@ def build_call(program: Program, system: str, user: str, folder: str) -> Program
 
 
 def environment(program: Program, row: ProgramRow) -> dict[str, str]:
-    """Return a program's environment: known variables, its key, and FORGED_BYPASS against own memories."""
+    """Return a program's environment: allowed variables, its key, FORGED_BYPASS (no memory)."""
     seen = {
         name: value
         for name, value in program.env.items()
@@ -112,7 +112,7 @@ class ProgramChat:
         self.health = health or EndpointHealth()
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Run the program on a prompt and return its reply, at most half a second after `deadline`."""
+        """Run the program on a prompt, return its reply; at `deadline` end it and raise."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise self._timeout_error()
@@ -156,7 +156,7 @@ class ProgramChat:
         return done
 
     def _check_program(self, tops: tuple[str, ...]) -> None:
-        """Check that the program exists, is in no repository, and that others cannot change it."""
+        """Raise ProviderError if the program is missing, below `tops` or writable by others."""
         path, name = self._program.command[0], self._program.name
         try:
             found, real = os.stat(path), os.path.realpath(path)

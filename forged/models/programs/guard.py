@@ -62,7 +62,7 @@ def _is_over(pid: int) -> bool:
 
 
 def _send_signal(pid: int, number: int) -> None:
-    """Signal the program's group, and the program, which may not have a group yet."""
+    """Send a signal to the program's process group or, if it has none yet, to the program alone."""
     for send in (os.killpg, os.kill):
         try:
             send(pid, number)

@@ -103,7 +103,7 @@ def _http_status(message: str) -> int:
 
 
 def _quotable_line(message: str, sent: tuple[str, ...]) -> str:
-    """Return a message's first line about a failure that may be quoted, else the first that may be."""
+    """Return a message's first quotable line about a failure, else its first quotable, or ""."""
     lines = [
         sanitized(line, SensitiveTexts(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()
     ]
@@ -149,7 +149,7 @@ class _ClaudeResult(msgspec.Struct, frozen=True):
 
 
 def _parse_claude(printed: str) -> ProgramReply:
-    """Return the reply in the output of Claude Code."""
+    """Return the reply, or the error, in the output of Claude Code."""
     for one in _decode_documents(printed, _ClaudeResult):
         used = one.usage
         tokens = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
@@ -182,7 +182,7 @@ class _CodexEvent(msgspec.Struct, frozen=True):
 
 
 def _parse_codex(printed: str) -> ProgramReply:
-    """Return the last message in the output of Codex; a failed step that was tried again is no error."""
+    """Return the last message in the output of Codex, with an error only if the turn failed."""
     text, error, used, seen = "", "", _TokenCounts(), False
     for one in _decode_documents(printed, _CodexEvent):
         seen = True
@@ -221,7 +221,7 @@ class _GeminiResult(msgspec.Struct, frozen=True):
 
 
 def _parse_gemini(printed: str) -> ProgramReply:
-    """Return the reply in the output of Gemini CLI; tokens are those of all models."""
+    """Return the reply or error in the output of Gemini CLI, with the tokens of all its models."""
     for one in _decode_documents(printed, _GeminiResult):
         used = [model.tokens for model in (one.stats or _GeminiStats()).models.values()]
         error = (one.error.message or "it failed") if one.error else ""

@@ -97,7 +97,7 @@ _LOOSE = 20
 
 
 def assigned_secret(found: re.Match[str]) -> tuple[int, int] | None:
-    """Return start and end of the secret that an ASSIGNMENT match assigns, or None if it is none."""
+    """Return start and end of the secret in an ASSIGNMENT match; None if its value is no secret."""
     text, is_raw = found.string, found.lastgroup == "raw"
     start, stop = found.span(str(found.lastgroup))
     value = _raw_value(text, start, start + _LONGEST_KEY) if is_raw else text[start:stop]
@@ -119,7 +119,7 @@ def assigned_secret(found: re.Match[str]) -> tuple[int, int] | None:
 
 
 def kind_of_assignment(found: re.Match[str]) -> str:
-    """Return the shape of the secret of an ASSIGNMENT match, in plain words."""
+    """Return the kind of secret in an ASSIGNMENT match: password, token, or "key or secret"."""
     word = found["word"].lower()
     if word in _COMMON or word == "secret":
         return "token" if word == "token" else "key or secret"

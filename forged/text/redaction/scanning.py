@@ -53,7 +53,7 @@ class _SecretHit(msgspec.Struct, frozen=True, order=True):
 
 
 def redact(text: str) -> Redacted:
-    """Return `text` with the value of each secret replaced; redacting again changes nothing."""
+    """Replace each secret's value in a text; return the text, their number, and the kinds found."""
     count, shapes = 0, dict[str, None]()
     for _ in range(_ROUNDS):
         hits = _all_hits(text)
