@@ -53,8 +53,8 @@ CLOSED = {
     "forged.text": set[str](),
     "forged_client": set[str](),
 }
-# The client's rules that the daemon follows too: every module may import them.
-SHARED = {"forged_client.private_spans"}
+# The client's rules, and its guard of typed decoding, are the daemon's, too: every module may import them.
+SHARED = {"forged_client.private_spans", "forged_client.typed"}
 # From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf
 # are doors of their own; entries of processes import no more than they need.
 SHELVES = {"forged.text": "pure functions that share nothing"}
