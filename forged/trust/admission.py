@@ -133,12 +133,11 @@ def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     is_own = record is not None and record.sha256 == sha256
     claimed = source.origin if source.origin in _LOWERING else ""
     origin = (record.origin or source.origin) if record is not None and is_own else claimed
+    trusted = source if origin == source.origin else msgspec.structs.replace(source, origin=origin)
     if not found and public == source.content:
-        return RedactedMemory(
-            source if origin == source.origin else msgspec.structs.replace(source, origin=origin)
-        )
+        return RedactedMemory(trusted)
     if is_own and record is not None and record.insisted:
-        return RedactedMemory(source, insisted=True, has_secret=True)
+        return RedactedMemory(trusted, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
         problem = f"its id seems to contain a secret ({', '.join(names)}); rename it"
         return RedactedMemory(None, problem=problem, has_secret=True)

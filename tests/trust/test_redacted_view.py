@@ -104,13 +104,18 @@ def test_an_origin_is_believed_where_this_daemon_wrote_the_file_as_it_is_now():
     assert looked_at(edited, own=[recorded(source)]).memories[0].origin == ""
 
 
-def test_of_a_copied_file_the_record_says_where_it_came_from():
-    """Its bytes are those of another machine, whatever they say of themselves."""
-    for said in ("typed", ""):
-        source = with_origin(memory("mem_1", "push to staging"), said)
-        copied = msgspec.structs.replace(recorded(source), origin="import")
+@pytest.mark.parametrize("said", ["typed", ""])
+@pytest.mark.parametrize(
+    ("text", "insisted"),
+    [("push to staging", False), (TOLD, False), (TOLD, True)],
+    ids=["clean", "redacted", "insisted"],
+)
+def test_of_a_copied_file_the_record_says_where_it_came_from(said, text, insisted):
+    """Its bytes are those of another machine, whatever they say of themselves; also if it has a secret."""
+    source = with_origin(memory("mem_1", text), said)
+    copied = msgspec.structs.replace(recorded(source, insisted=insisted), origin="import")
 
-        assert looked_at(source, own=[copied]).memories[0].origin == "import"
+    assert looked_at(source, own=[copied]).memories[0].origin == "import"
 
 
 def test_what_was_looked_at_is_not_looked_at_again_and_a_change_in_the_middle_is():
