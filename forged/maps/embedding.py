@@ -141,6 +141,7 @@ class EmbeddingQueue:
         self._drop_other_models()
         if self.identity.refusal is not None:
             raise self.identity.refusal
+        run.key = self._key
         try:
             await run.run(await asyncio.to_thread(wanted))
         finally:
@@ -161,7 +162,7 @@ class EmbeddingQueue:
             logger.info("rows have no vectors reason=%s", getattr(error, "reason", "timeout"))
         finally:
             run.leave()
-        return list(map(run.vectors.get, keys))
+        return list(map(self._vectors_of(run).get, keys))
 
     async def obstacle(self, tops: tuple[str, ...]) -> ProviderError | None:
         """Return the error that keeps texts of these roots from being embedded now, if any."""
@@ -258,8 +259,14 @@ class EmbeddingQueue:
                 raise
         finally:
             run.leave()
-            self._vectors |= run.vectors
-            self.revision += bool(run.vectors)
+            made = self._vectors_of(run)
+            self._vectors |= made
+            self.revision += bool(made)
+
+    def _vectors_of(self, run: EmbeddingRun) -> Mapping[bytes, Vectors]:
+        """Return a run's vectors; none if another model was recognised since it began."""
+        self._drop_other_models()
+        return run.vectors if run.key == self._key else {}
 
     def _drop_other_models(self) -> None:
         """Drop the vectors of a model that was replaced: vectors of two models are never compared."""
@@ -289,6 +296,7 @@ class EmbeddingRun:
         progress: Callable[[int], None],
     ) -> None:
         self.left = texts
+        self.key = ""  # of the model, as the run begins
         self.vectors: dict[bytes, Vectors] = {}
         self.culprits: dict[bytes, str] = {}
         self.cut: set[bytes] = set()

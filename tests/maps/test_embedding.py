@@ -30,6 +30,39 @@ def poisoned(numbers, reason="bad_input"):
     return embedder
 
 
+async def _replaced_meanwhile(queue, embedder, work):
+    """Another model is recognised while texts are being embedded."""
+    embedder.hold = asyncio.Event()
+    task = asyncio.create_task(work)
+    await embedder.called.wait()
+    embedder.model = queue.identity.key = "another"
+    queue.get(b"")
+    embedder.hold.set()
+    embedder.hold = None
+    return task
+
+
+async def test_vectors_of_a_model_that_was_replaced_meanwhile_are_not_kept():
+    """Of a holder's texts they are embedded anew; urgent ones have none."""
+    embedder = FakeEmbedder()
+    queue = EmbeddingQueue(embedder)
+    queue.add_holder(lambda: [((), texts_of(2))])
+    queue.wake()
+    task = await _replaced_meanwhile(queue, embedder, queue.run())
+    await until(lambda: not queue.runs)
+    queue.wake()
+    await until(lambda: queue.get(b"0") is not None)
+    assert (queue.get(b"0") == vector("anothertext 0", embedder.dimension)).all()
+    task.cancel()
+
+    embedder.called.clear()
+    soon = asyncio.get_running_loop().time() + 60
+    urgent = await _replaced_meanwhile(queue, embedder, queue.embed_now(["now"], soon))
+    queue.identity.key = "a third"
+    assert await urgent == [None]
+    await queue.close()
+
+
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
