@@ -278,10 +278,15 @@ class Intake:
         is_known = is_answered or all(place is not None for place in there)
         taken = SubmittedEvents(events, key, is_urgent=is_urgent, is_known=is_known)
         if submission.kind == "learned":
-            learned = self._state.learned.get(key)
-            all_known = (learned.digests if learned else b"") + new_digests(row, there)
-            who = {"agent": submission.agent, "session_id": submission.session_id, "mark": submission.mark}
-            return msgspec.structs.replace(taken, learned=LearnedSession(**who, digests=all_known, at=now))
+            kept = self._state.learned.get(key)
+            known_before = kept.cursor if kept is not None else CaptureCursor()
+            learned = LearnedSession(
+                agent=submission.agent,
+                session_id=submission.session_id,
+                mark=submission.mark,
+                cursor=known_before.grown_by(row, there, [at or now for at in times]),
+            )
+            return msgspec.structs.replace(taken, learned=learned)
         cursor = live.grown_by(row, there, times) if key and submission.kind != "explicit" else None
         return msgspec.structs.replace(taken, cursor=cursor, capture_id=submission.event_id)
 

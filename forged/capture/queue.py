@@ -238,11 +238,11 @@ class CaptureQueue:
 
 
 def session_key(session_id: str, roots: Sequence[Root]) -> str:
-    """Return the key of a session in its roots: id and roots joined; "" if neither is given.
+    """Return the key of a session in its roots: id and roots joined; "" without an id.
 
     Roots are part of it because a pause stops one repository.
     """
-    return "\0".join([session_id, *(f"{root.scope}:{root.top}" for root in roots)])
+    return "\0".join([session_id, *(f"{root.scope}:{root.top}" for root in roots)]) if session_id else ""
 
 
 class EventFlusher:

@@ -168,13 +168,12 @@ class CaptureCursors(Rows[CaptureCursor]):
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Past session that capture learned from: progress `mark`, message digests, time learned."""
+    """Past session that capture learned from: progress `mark`, cursor of the learned messages."""
 
     agent: str
     session_id: str
     mark: str = ""
-    digests: bytes = b""
-    at: float = 0.0
+    cursor: CaptureCursor = NOTHING
 
 
 class LearnedSessions(Rows[LearnedSession]):
@@ -188,16 +187,14 @@ class LearnedSessions(Rows[LearnedSession]):
             durable=True,
             most=MOST_SESSIONS,
             most_bytes=MOST_LEARNED_BYTES,
-            weigh=lambda session: len(session.digests),
+            weigh=lambda session: len(session.cursor.digests),
         )
 
     def joined_cursor(self, session: str, live: CaptureCursor) -> CaptureCursor:
         """Return a cursor of all messages of a session: learned ones, then those of its live cursor."""
         kept = self._kept.get(session)
-        if kept is None:
-            return live
-        runs = ((len(kept.value.digests) // DIGEST_BYTES, kept.value.at), *live.runs)
-        return CaptureCursor(kept.value.digests + live.digests, runs)
+        learned = NOTHING if kept is None else kept.value.cursor
+        return CaptureCursor(learned.digests + live.digests, (*learned.runs, *live.runs))
 
     def marks(self, agent: str) -> dict[str, str]:
         """Return the progress mark of each past session of an agent, by session id."""

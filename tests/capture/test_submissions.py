@@ -333,3 +333,20 @@ async def test_what_is_said_under_a_pause_is_known_after_it(one, everywhere):
 
     assert refused == ("rejected", 0)
     assert waiting(one) == [["a", "b", "e", "f"]]
+
+
+async def test_a_session_that_was_learned_is_as_old_as_it_was_said_also_when_it_goes_on(one):
+    """So what was forgotten before it was learned stays forgotten: its time is not that of learning."""
+    one.pipeline._intake._clock = iter([100, 200]).__next__
+    await hear(one, "a", "b", kind="learned", said_at=(7.0, 8.0))
+    await hear(one, "a", "b", "c", kind="compaction")
+
+    assert times(one)[-1] == (7.0, 8.0, 200)
+
+
+async def test_submissions_without_a_session_do_not_wait_for_each_other(one):
+    for text in ("a", "b"):
+        await hear(one, text, session="", kind="explicit")
+    first, second = one.pipeline._queue._line
+
+    assert first.session != second.session

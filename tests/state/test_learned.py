@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from forged.state import LearnedSession
+from forged.state import CaptureCursor, LearnedSession
 from forged.state import captures as module
 from tests.state.conftest import event, opened
 
 
-def progress(number: int, **fields: object) -> LearnedSession:
-    return LearnedSession(agent="claude", session_id=f"s{number}", at=float(number), **fields)
+def progress(number: int, digests: bytes, mark: str = "") -> LearnedSession:
+    cursor = CaptureCursor().grown(digests, float(number))
+    return LearnedSession(agent="claude", session_id=f"s{number}", mark=mark, cursor=cursor)
 
 
 async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
