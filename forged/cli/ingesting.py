@@ -19,6 +19,7 @@ from forged import documents
 from forged.cli.call import Invocation, ask, check_done, open_client, show
 from forged.cli.commands import with_daemon_options
 from forged.cli.exits import INTERRUPTED, NOT_DONE, Stop
+from forged.cli.memories import parse_key_value
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, local_time, tell
 from forged.documents import DocumentFile, DocumentText, UnreadFile
@@ -102,7 +103,7 @@ def _ingest(
     asked = wire.Ingest(
         documents=(),
         agent_id=agent_id,
-        metadata=dict(map(_parse_key_value, meta)),
+        metadata=dict(parse_key_value("--meta", each) for each in meta),
         preview=dry_run,
         allow_secret=allow_secret,
         allow_forgotten=allow_forgotten,
@@ -120,17 +121,6 @@ def _ingest(
     _show_outcomes(call, outcomes, done=not dry_run, complete=True, verbose=verbose)
     if any(each.result in {"secret", "refused"} or each.shared not in _ON_SERVER for each in outcomes):
         sys.exit(NOT_DONE)
-
-
-def _parse_key_value(text: str) -> tuple[str, Any]:
-    """Parse `--meta KEY=VALUE`, with the value as JSON where it is valid JSON. Raises Stop."""
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise Stop("usage", f"--meta {text!r} is not KEY=VALUE")
-    try:
-        return key, msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return key, value
 
 
 def _send_all(

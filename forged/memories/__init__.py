@@ -5,7 +5,18 @@
 shows its effect. Handlers deal with requests and replies.
 """
 
-from forged.memories import absent, document_store, documents, ids, imports, removal, restore, review, write
+from forged.memories import (
+    absent,
+    document_store,
+    documents,
+    ids,
+    imports,
+    removal,
+    restore,
+    review,
+    versions,
+    write,
+)
 from forged.memories.parts import PATIENCE_S, MemoryParts
 
 __all__ = [

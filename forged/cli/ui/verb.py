@@ -93,7 +93,9 @@ def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wir
         yield here
     if not all_repos:
         return
-    roots = [each.root for each in client.ask(wire.Trust(action="list")).roots if each.withheld]
+    trusted = client.ask(wire.Trust(action="list"))
+    check_done(trusted)
+    roots = [each.root for each in trusted.roots if each.withheld]
     done = {here.root.root} if here is not None and here.root is not None else set()
     for place in dict.fromkeys((*roots, *(here.elsewhere if here is not None else ()))):
         if place not in done and (found := _review(client, place)) is not None:
