@@ -66,7 +66,7 @@ class ForgottenText(ForgedError):  # noqa: N818
 
 
 class NotReady(ForgedError):  # noqa: N818
-    """The answer is not known yet: a root is being read, or an interrupted request is being finished."""
+    """Raised if an answer is not known yet: root or trust unread, or a request left unfinished."""
 
     code = "busy"
 

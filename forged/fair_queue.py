@@ -164,7 +164,7 @@ Rank = tuple[float, ...]
 
 
 class PrioritySemaphore:
-    """Semaphore with waiters in order of rank; its limit is read from `most` (at least one)."""
+    """Semaphore with waiters in order of rank; `most` returns its limit and must not return 0."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most = most

@@ -59,13 +59,13 @@ Made = Request[A] | tuple[Request[A], float | None] | Iterator[Request[A]]
 
 
 class _Blocking(Protocol):
-    """Client with a blocking `ask`."""
+    """Interface of a client whose `ask` blocks until the reply, such as `Client`."""
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
 
 class _Awaited(Protocol):
-    """Client with an `ask` to await."""
+    """Interface of a client whose `ask` is awaited for the reply, such as `AsyncClient`."""
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 

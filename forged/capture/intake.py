@@ -131,7 +131,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 
 class _Window(NamedTuple):
-    """Digests of submitted messages, and their places in the session's capture cursors."""
+    """Digests of submitted messages, the session's cursors, and the messages' places in them."""
 
     row: bytes
     live: CaptureCursor

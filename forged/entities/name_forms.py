@@ -82,7 +82,7 @@ def _entity_of_path(word: str) -> Entity | None:
 
 
 def _entity_of_identifier(word: str, *, is_call: bool = False) -> Entity | None:
-    """Return the identifier that a word names by its underscores, dots or inner capitals, or None."""
+    """Return the entity a word names by underscores, inner capitals or a dotted call, or None."""
     if _SNAKE.fullmatch(word):
         return Entity(word, "identifier")
     if is_call and _DOTTED.fullmatch(word):

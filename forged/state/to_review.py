@@ -39,7 +39,7 @@ class ToReview(Rows[DecidedMemory]):
         self._one_at_a_time = asyncio.Lock()
 
     def of(self, roots: Collection[Root] | None = None) -> tuple[DecidedMemory, ...]:
-        """Return the proposals that wait in these roots, or in all, for less than 30 days, oldest first."""
+        """Return proposals of these roots, or all, made within 30 days; oldest statement first."""
         since = self._clock() - HELD_S
         listed = (each for each in self.values() if roots is None or each.root in roots)
         fresh = (each for each in listed if _proposed_at(each) > since)

@@ -177,7 +177,7 @@ def _script_filter(
 
 
 class EntitySearch:
-    """Searches over the entities of memories, with one entity graph for each map.
+    """Finder of memories that a query's entities lead to, by an entity graph kept for each map.
 
     The entity graph of a map's heads is built in a thread at the first query that needs it, and lives as long
     as the map.

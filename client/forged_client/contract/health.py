@@ -370,13 +370,13 @@ class DayEgress(msgspec.Struct, frozen=True):
 
 
 class EgressReport(Reply, frozen=True, tag="egress_report"):
-    """Reply to `Egress`: counts of text that left the machine, newest day first."""
+    """Reply to `Egress`: counts of text sent to models and servers, newest day first."""
 
     days: tuple[DayEgress, ...] = ()
 
 
 class Egress(Request[EgressReport], frozen=True, kw_only=True, tag="egress"):
-    """Request counts of text that left the machine, by day, host and purpose; never the text."""
+    """Request counts of text sent to models and servers, local ones too, by day and purpose."""
 
     effect = "read"
 

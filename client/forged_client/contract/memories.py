@@ -398,7 +398,7 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
 
 
 class Moved(Reply, frozen=True, tag="moved"):
-    """Reply to a move: the memory in its new scope, and `ids` of old versions in the trash.
+    """Reply to a move: the new id, path and scope, and `ids` of the old versions in the trash.
 
     `unlinked` counts links that were dropped, because they lead nowhere there.
     """
