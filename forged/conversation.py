@@ -20,7 +20,7 @@ Speaker = Literal["user", "assistant"]
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """One message of a conversation: role user or assistant, and its text, which is never blank."""
+    """One message of a conversation: role user or assistant, and a text that must not be blank."""
 
     role: Speaker
     text: str

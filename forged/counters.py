@@ -62,7 +62,7 @@ class Metrics(msgspec.Struct):
 
 
 class EgressRecord(msgspec.Struct, frozen=True):
-    """One addition to the counts of a host and purpose: a call that left, its failure, its tokens."""
+    """Addition to the counts of a host and purpose: calls, failures, texts, characters, tokens."""
 
     host: str
     purpose: str

@@ -30,37 +30,37 @@ ANSWERED = frozenset({"refused", "filtered", "cut", "empty", "unreadable"})
 
 
 class ForgedError(Exception):
-    """Base of all failures that forged explains to a person; `code` is its word in a reply."""
+    """Base of the exceptions that forged explains to a person; `code` names one in a reply."""
 
     code = "internal"
 
 
 class ConfigError(ForgedError):
-    """A configuration value is invalid; the message names key, value, allowed values and source."""
+    """Raised for an invalid configuration; the message names key, value, allowed values, source."""
 
     code = "configuration"
 
 
 class WorkspaceError(ForgedError):
-    """A workspace, agent id or directory cannot be used; the message is a sentence that names it."""
+    """Raised if a workspace, agent id, directory or path cannot be used; the message names it."""
 
     code = "invalid"
 
 
 class InvalidRequest(ForgedError):  # noqa: N818 - reads as the state it names
-    """A request is invalid; the message says what to change."""
+    """Raised for an invalid request; the message says what to change."""
 
     code = "invalid"
 
 
 class SecretFound(ForgedError):  # noqa: N818
-    """A text to be written seems to contain a secret, and the request does not allow it."""
+    """Raised if a text to be written seems to contain a secret that the request does not allow."""
 
     code = "secret"
 
 
 class ForgottenText(ForgedError):  # noqa: N818
-    """An agent tries to write a text that a person forgot or forbade; only a person may do so."""
+    """Raised if an agent writes a text that a person forgot or forbade; a person may write it."""
 
     code = "forgotten"
 
@@ -72,47 +72,47 @@ class NotReady(ForgedError):  # noqa: N818
 
 
 class MemoryFormatError(ForgedError):
-    """A file is not a memory; the message is the reason, without the path."""
+    """Raised for a file that cannot be read as a memory or imported; the message is the reason."""
 
 
 class NoText(MemoryFormatError):  # noqa: N818
-    """A file is blank, so it is no memory, but nothing is lost if it is skipped."""
+    """Raised for a blank file, which is no memory; nothing is lost if it is skipped."""
 
 
 class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
-    """A text contains the markers of an unresolved merge, so it is not read."""
+    """Raised for a text with the markers of an unresolved merge, which is not read."""
 
 
 class StoreError(ForgedError):
-    """Data could not be stored, read or removed on disk; the message says why and what to do."""
+    """Raised if data cannot be stored, read or removed; the message says why and what to do."""
 
     code = "storage_error"
 
 
 class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
-    """A memory of this id, or another file of its name, exists; files are never overwritten."""
+    """Raised by a write if its id or file name exists already; files are never overwritten."""
 
     code = "conflict"
 
 
 class Conflict(StoreError):  # noqa: N818
-    """The base of a write is not the newest version, or its key belongs to another request."""
+    """Raised if the base of a write is not the newest version, or its key is of another request."""
 
     code = "conflict"
 
 
 class NoLongerWanted(StoreError):  # noqa: N818
-    """A person has made forged forget the text of a write request, so it is not written."""
+    """Raised for a write request whose text a person has made forged forget; it is not written."""
 
 
 class MemoryNotFound(StoreError):  # noqa: N818
-    """A request names a memory whose id is unknown in the roots that it sees."""
+    """Raised if a request names a memory, link, proposal or document that it cannot find."""
 
     code = "not_found"
 
 
 class ProviderError(ForgedError):
-    """A call of an embedding or chat endpoint failed or was held back, for the reason in `reason`.
+    """Raised if a call of an embedding or chat endpoint failed or was held back; `reason` says why.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
     server, bad_reply; limit for a limit of forged, held while no text may leave; or one of `ANSWERED`.
@@ -130,14 +130,14 @@ class ProviderError(ForgedError):
 
 
 class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
-    """An endpoint refused a request because of its size; half of it may pass.
+    """Raised if an endpoint refused a request because of its size; half of it may pass.
 
     Its reason is bad_input, or rate_limited if one request exceeds the limit of a minute.
     """
 
 
 class SharedError(ForgedError):
-    """The PostgreSQL server of a team could not do a request, for the reason in `reason`.
+    """Raised if a team's PostgreSQL server could not do a request; `reason` says why.
 
     `reason` is one word: unreachable, timeout, busy, refused (no access), not_installed, pgvector, schema,
     dimension, model, permission, invalid. The message is a sentence with the remedy, without a password or

@@ -143,7 +143,7 @@ async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
 
 
 class Activity:
-    """Time of the last client request; background work waits while clients are active."""
+    """Time of the last client request, so that background work can wait until clients are quiet."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -19,7 +19,7 @@ _MOST_NAME, _MOST_PATH = 256, 4096
 
 
 class PayloadError(ForgedError):
-    """A hook payload does not have the form of its harness's hooks; the message never quotes it."""
+    """Raised for a hook payload that is invalid or has no session; the message never quotes it."""
 
     code = "invalid"
 

@@ -88,7 +88,7 @@ class RateLimiter:
         return kind.seen <= _A_MINUTE
 
     def take_summaries(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
-        """Return log records that count the lines left out in past minutes, or until now; once each."""
+        """Return log records that count the lines left out in past minutes, or all; reset them."""
         now = self._clock()
         over = [key for key, kind in self._kinds.items() if all_of_them or now >= kind.began + _MINUTE_S]
         return [summary for key in over if (summary := _summary_of(key, self._kinds.pop(key))) is not None]
@@ -118,7 +118,7 @@ class LogHandler(logging.Handler):
         self._rotate_if_large()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write counts of suppressed lines of past minutes, then the record if its kind has any left."""
+        """Write counts of lines left out before, then the record if its kind is within limits."""
         for summary in self._limiter.take_summaries():
             self._write(summary)
         if self._limiter.passes(record):
@@ -166,7 +166,7 @@ def _is_stderr(path: str) -> bool:
 
 
 def rotate(path: str) -> None:
-    """Copy the last 8 MB of a large log to its old file and empty it; safe in several processes at once.
+    """Copy the last 8 MB of a larger log to `PATH.1`, empty the log; several processes may do so.
 
     Lines written at that moment are lost. On a full disk the old file is lost.
     """
@@ -186,7 +186,7 @@ def rotate(path: str) -> None:
 
 
 def _copy_end(log: int, start: int, path: str, flags: int) -> None:
-    """Copy up to 8 MB of the log from `start` on to its old file; a failure is ignored."""
+    """Copy up to 8 MB of the log, from `start` on, to the file at `path`; failures are ignored."""
     try:
         old = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | flags, 0o600)
     except OSError:

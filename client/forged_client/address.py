@@ -118,7 +118,7 @@ def checked(path: str) -> str:
 
 
 def open_short_path(path: str) -> tuple[str, int]:
-    """Return a name of a socket path that fits an address, and a descriptor to close later, or -1.
+    """Return a name of a socket path, short enough to connect to, and a descriptor to close, or -1.
 
     A path that fits is its own name. For a longer one the directory is opened; it must be this user's and
     closed to others. The caller closes it. Raises OSError, and AddressError for such a directory.

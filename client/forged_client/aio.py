@@ -48,7 +48,7 @@ class AsyncClient(Verbs):
         self._opening = asyncio.Lock()
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request; return its reply, made here if bypassed or (unless `strict`) failed."""
+        """Send any request; return the reply (the client's own if bypassed or, unless `strict`, failed)."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)

@@ -54,12 +54,12 @@ class AsyncObserver(observer.BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
+        """Return counts: of replies by outcome, and of events replaced, dropped, given up and waiting."""
         return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        """Return the daemon's newest reply to an event of this session; None before the first."""
+        """Return the newest reply to an event (for a failed call, one made here); None before the first."""
         return self._queue.last_reply
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
@@ -143,7 +143,7 @@ class AsyncObserver(observer.BaseObserver):
         return self._queue.record_reply(event, reply, verdict, parts.repaired)
 
     async def _send_parts(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
-        """Send the parts of an event; return the last reply, or the first refusal, and the verdict on it."""
+        """Send an event's parts until one is refused or fails; return one reply for all, and the verdict."""
         replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
             while (part := next(walk, None) if is_short else await _build_next_part(walk)) is not None:
@@ -157,7 +157,7 @@ class AsyncObserver(observer.BaseObserver):
         return reply, verdict_on_part(asked, reply)
 
     async def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait `seconds`, or until a close begins; return False at once if it had begun before."""
+        """Wait `seconds` or until a close begins, then return True; return False at once if it had begun."""
         if self._closing.is_set():
             return False
         with contextlib.suppress(TimeoutError):

@@ -71,7 +71,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @contextmanager
     def _open_mailbox(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
-        """Register a mailbox for a request; yield it and the request's frame; remove it afterwards."""
+        """Give a request a mailbox during the `with` body; yield the mailbox and the frame to send."""
         number, frame = self._exchange.encode_request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:
@@ -130,7 +130,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
 
 async def _next_reply(mailbox: Mailbox) -> Reply:
-    """Wait for the next reply in a mailbox; raise the error that ended the connection."""
+    """Return the next reply to arrive in a mailbox, or raise the error that ended the connection."""
     arrived = await mailbox.get()
     if isinstance(arrived, ClientError):
         raise arrived

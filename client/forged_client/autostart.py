@@ -103,7 +103,7 @@ def prepare_start(
     state = state_dir(given)
 
     def begin() -> subprocess.Popen[bytes] | None:
-        """Start the socket unit of the address, else the program; return its process or None."""
+        """Start the socket unit of the address and return None, else the program and return its process."""
         if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
             return None
         return _spawn(trusted_executable(executable, state), address, given, state)
@@ -147,7 +147,7 @@ def _recorded_executable(path: str) -> str:
 
 
 def _unit_listens_at(address: str, env: Mapping[str, str]) -> bool:
-    """Return True if a socket unit is installed and listens at the address (`%t/forged`)."""
+    """Return True if the socket unit is installed, and the address is the user's default one."""
     try:
         config = env.get("XDG_CONFIG_HOME") or f"{home(env)}/.config"
         data = env.get("XDG_DATA_HOME") or f"{home(env)}/.local/share"

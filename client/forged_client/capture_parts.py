@@ -34,7 +34,7 @@ class _MessagePiece(msgspec.Struct):
 
 
 class SplitCapture:
-    """Splits one message snapshot into numbered captures that fit into frames; each iteration builds anew.
+    """Iterable of numbered `Capture` requests that fit into frames; each iteration splits a snapshot.
 
     `meanwhile` is called between messages, for a sender that shares the interpreter.
     """
@@ -74,7 +74,7 @@ class SplitCapture:
         yield self._make_capture(waiting)
 
     def _make_capture(self, pieces: list[_MessagePiece]) -> Capture:
-        """Return a copy of the request with the messages of these pieces, and if the first or last is cut."""
+        """Return a copy of the request with these pieces' messages, and flags for a cut first or last one."""
         return msgspec.structs.replace(
             self._request,
             messages=tuple(piece.message for piece in pieces),
@@ -124,7 +124,7 @@ class SplitCapture:
             yield _MessagePiece(Message(role, media), _FRAMING * len(media))
 
     def _repair_text(self, text: str) -> tuple[str, int]:
-        """Return a copy of the text that can be encoded, and its bytes; count the text if it was repaired."""
+        """Return the text, made encodable, and its size in bytes; count it if it had to be repaired."""
         if text.isascii():
             return text, len(text)
         try:

@@ -47,7 +47,7 @@ class Client(Verbs):
         self._locks: dict[int, LockType] = {}
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request; return its reply, made here if bypassed or (unless `strict`) failed."""
+        """Send any request; return the reply (the client's own if bypassed or, unless `strict`, failed)."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
@@ -105,7 +105,7 @@ class Client(Verbs):
         self.close()
 
     def _send_with_retry(self, request: Request[R], deadline: Deadline) -> Reply:
-        """Send a request when no other thread does; if the connection ended and it is safe, once more."""
+        """Send a request when no other thread does, once more if the connection ends and that is safe."""
         lock, doing = self._lock_of_process(), "waiting for another thread's call"
         if not lock.acquire(timeout=deadline.left(doing)):
             raise deadline.exceeded(doing)
@@ -142,7 +142,7 @@ class Client(Verbs):
         return connection
 
     def _connect(self, deadline: Deadline) -> Connection:
-        """Connect to the daemon or start it. Raises DaemonUnavailable, also when the deadline passes."""
+        """Connect to the daemon, starting it if allowed. Raises DaemonUnavailable, also at the deadline."""
         try:
             return self._connect_or_start(self._socket_path(), deadline)
         except DeadlineExceeded as error:
@@ -171,5 +171,5 @@ class Client(Verbs):
         raise AssertionError  # `retry_pauses` never ends
 
     def _lock_of_process(self) -> LockType:
-        """Return the lock of this process; a child inherits locks, perhaps locked, without their threads."""
+        """Return the client's lock, another one in each process, as a forked child may inherit it locked."""
         return self._locks.setdefault(os.getpid(), allocate_lock())

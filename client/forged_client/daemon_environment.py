@@ -64,7 +64,7 @@ def _is_zone(text: str) -> bool:
 
 
 def check_program(path: str) -> None:
-    """Check that a program is this user's or root's, outside the working tree. Raises DaemonUnavailable."""
+    """Raise DaemonUnavailable if others can change a program, or it lies in the current work tree."""
     tree = _outermost_work_tree(working_directory())
     if tree and f"{path}/".startswith(f"{tree}/"):
         raise DaemonUnavailable(
@@ -166,7 +166,7 @@ def _link_folders(way: list[_PathStep]) -> Iterator[str]:
 
 
 def _outermost_work_tree(directory: str) -> str:
-    """Return the outermost git work tree around a directory, else that; "" if the home is in it."""
+    """Return a directory's outermost git work tree, else the directory; "" if that holds the home."""
     if not directory:
         return ""
     outermost = [*_work_trees(directory)][-1:] or [directory]

@@ -51,7 +51,7 @@ def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
 
 
 def verdict_on_part(part: Capture, reply: Captured) -> Verdict:
-    """Return the verdict on a part's reply; odd if the last of a compaction or end lacks others."""
+    """Return the verdict on a part's reply; odd if it is the last, not of a turn, and others are missing."""
     return verdict_on_reply(
         reply, is_whole=part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
     )
@@ -80,7 +80,7 @@ class PendingEvent:
         self.odd = 0  # doubtful replies, which may be due to the event
 
     def request(self, workspace: str, session_id: str, agent: str) -> Capture:
-        """Return the event's capture, still without messages; each attempt has the same id."""
+        """Return the event's `Capture` request, without messages yet; each attempt has the same event id."""
         return Capture(
             workspace=workspace, session_id=session_id, kind=self.kind, event_id=self.id, agent=agent
         )
@@ -120,12 +120,12 @@ class DeliveryQueue:
         return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
+        """Return counts: of replies by outcome, and of events replaced, dropped, given up and waiting."""
         waiting = self.waiting
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def add(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Queue an event in place of turns it begins with; drop it, or the oldest turn, if full."""
+        """Queue an event, replacing turns it covers; if full, drop the oldest turn, or it if not a turn."""
         self._made += 1
         event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:
@@ -147,7 +147,7 @@ class DeliveryQueue:
         return self._in_hand
 
     def record_reply(self, event: PendingEvent, reply: Captured, verdict: Verdict, repaired: int) -> bool:
-        """Count a reply; return True if the event is settled or given up, else make it pending again."""
+        """Count a reply; return True if the event is finished or given up, else make it pending again."""
         self.last_reply = reply
         self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
         event.odd += verdict == "odd"

@@ -14,23 +14,23 @@ class ClientError(Exception):
 
 
 class AddressError(ClientError):
-    """There is no usable socket path; the message names the setting to change."""
+    """Raised if there is no usable socket path; the message names the setting to change."""
 
     status = "unavailable"
 
 
 class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it names, like those below
-    """Base for a daemon that could not be reached, started or trusted, or whose connection ended."""
+    """Raised (or a subclass) if the daemon is not reached, started or trusted, or a call is cut off."""
 
     status = "unavailable"
 
 
 class DaemonAbsent(DaemonUnavailable):
-    """No process listens at the address (no socket, or a stale one), so a daemon may be started."""
+    """Raised if no process listens at the address (no or a stale socket): a daemon may be started."""
 
 
 class DaemonEnded(DaemonUnavailable):
-    """The daemon that this client started has exited; `exit_code` is one of sysexits (78: configuration)."""
+    """Raised if the daemon that this client started ends with an error; `exit_code` 78: configuration."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -38,27 +38,27 @@ class DaemonEnded(DaemonUnavailable):
 
 
 class DeadlineExceeded(DaemonUnavailable):
-    """The deadline of a whole call passed while connecting, starting the daemon, sending or receiving."""
+    """Raised if the deadline of a whole call passes in any step, such as the wait for the reply."""
 
     status = "timeout"
 
 
 class ConnectionLost(DaemonUnavailable):
-    """The connection ended before the whole request was sent, so the request was not carried out."""
+    """Raised if the connection ends before the whole request is sent: it was not carried out."""
 
 
 class ReplyLost(ConnectionLost):
-    """The connection ended before the reply; status `error`, as the request may have been carried out."""
+    """Raised if the connection ends before the reply: the request may have been carried out."""
 
     status = "error"
 
 
 class ProtocolMismatch(ClientError):  # noqa: N818
-    """The daemon has no protocol version that this client has."""
+    """Raised if the daemon has no protocol version that this client has."""
 
 
 class RequestFailed(ClientError):  # noqa: N818
-    """The daemon refused, or the request cannot be encoded; `code` is one of `protocol.CODES`."""
+    """Raised if the daemon refuses or a request cannot be encoded; `code` is one of `protocol.CODES`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -67,8 +67,8 @@ class RequestFailed(ClientError):  # noqa: N818
 
 
 class MalformedFrame(ClientError):  # noqa: N818
-    """Received bytes are no message of this protocol, or a reply has another type than expected."""
+    """Raised if received bytes are no message of this protocol, or a reply has an unexpected type."""
 
 
 class FrameTooLarge(ClientError):  # noqa: N818
-    """A frame is above its size limit: a request is not sent, and a received one ends the connection."""
+    """Raised for a frame above its limit: a request is not sent, a received one ends the connection."""

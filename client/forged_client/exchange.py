@@ -93,7 +93,7 @@ def may_repeat(request: protocol.Request[protocol.R], lost: errors.ConnectionLos
 def error_of_both(
     request: protocol.Request[protocol.R], lost: errors.ConnectionLost, again: errors.DaemonUnavailable
 ) -> errors.DaemonUnavailable:
-    """Return the second error; the first if it may have written and the second is `unavailable`."""
+    """Return the second attempt's error, or the first's if only the first attempt may have written."""
     is_open = not request.repeatable and isinstance(lost, errors.ReplyLost)
     return lost if is_open and again.status == "unavailable" else again
 

@@ -70,7 +70,7 @@ def decode_head(body: bytes | memoryview) -> FrameHead:
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) -> _Body:
-    """Return the decoded message. Raises MalformedFrame, never with text of the message."""
+    """Return the message decoded from a frame's body. Raises MalformedFrame, never with user text."""
     try:
         return decoder.decode(body)
     except UnicodeDecodeError as error:  # its message contains the bytes, which are user text

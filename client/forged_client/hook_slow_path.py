@@ -54,7 +54,7 @@ def _make_blocking(sock: _socket.socket) -> _socket.socket:
 
 
 def address_notice(error: BaseException, payload: bytes) -> bytes:
-    """Return a notice, once a session, for an address that no daemon can have; empty for other errors.
+    """Return a notice, at a session's start, of an address that no daemon can have; otherwise empty.
 
     Without it hooks would be silent for good. Raises the errors of json.
     """
@@ -63,7 +63,7 @@ def address_notice(error: BaseException, payload: bytes) -> bytes:
 
 
 def protocol_notice(message: bytes, payload: bytes) -> bytes:
-    """Return a notice, once a session, with the message of a daemon that has another protocol.
+    """Return a notice, at a session's start, with the message of a daemon of another protocol.
 
     Raises the errors of json.
     """
@@ -79,7 +79,7 @@ def _notice(why: str, payload: bytes) -> bytes:
 
 
 def shortened(payload: bytes, most: int) -> bytes:
-    """Return a payload of at most `most` bytes, with its longest texts cut. Raises the errors of json."""
+    """Cut a payload's texts ever shorter until it has at most `most` bytes; return it as JSON."""
     given, longest = json.loads(payload), _LONGEST
     while len(payload) > most and longest:
         payload = json.dumps(_cut_texts(given, longest)).encode()

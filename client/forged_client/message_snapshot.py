@@ -72,7 +72,7 @@ class MessageSnapshot:
         return sum(map(_count_characters, self._flat))
 
     def begins_with(self, other: MessageSnapshot) -> bool:
-        """Return True if this snapshot begins with the other's messages and has its `start`."""
+        """Return True if this snapshot begins with the other's messages and has the same `start`."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
@@ -84,7 +84,7 @@ def _count_characters(content: object) -> int:
 
 
 def _append_messages(given: tuple[object, ...], flat: list[object]) -> None:
-    """Append role, texts and media types of messages to `flat`; frequent forms take a fast path."""
+    """Append role and content of each user and assistant message to `flat`; plain ones take a fast path."""
     for each in given:
         if type(each) is dict and type(content := each.get("content")) is str:
             role = each.get("role")

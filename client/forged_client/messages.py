@@ -29,7 +29,7 @@ TEXT_TYPES = ("text", "input_text", "output_text")
 def window(
     messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
 ) -> tuple[Message, ...]:
-    """Return a message for each given one; only the window's newest that fit keep public text."""
+    """Return one message per given one; only the newest that fit, after the summary, keep public text."""
     given = listed(messages)
     start = window_start(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans_of(given)
@@ -92,7 +92,7 @@ def _role_of_class(given: object) -> str:
 
 
 def _read_message(given: object, open_spans: int) -> tuple[Message | None, int]:
-    """Return a message without private spans, and its bytes; None for one that the daemon does not read."""
+    """Return a message without private spans, and its size; None if not of the user or assistant."""
     role, parts, size = role_of(given), list[ContentPart](), 0
     if role not in READ_ROLES:
         return None, 0
@@ -137,7 +137,7 @@ def field_of(given: object, name: str) -> object:
 
 
 def _repair_text(text: str) -> tuple[str, int]:
-    """Return the text without lone surrogates, which are not valid UTF-8, and its bytes."""
+    """Return the text with `?` for lone surrogates, which are not valid UTF-8, and its size in bytes."""
     if text.isascii():
         return text, len(text)
     try:

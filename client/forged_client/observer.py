@@ -44,7 +44,7 @@ _PAUSE_S = 0.001
 
 
 class BaseObserver:
-    """Base of both observers: takes a session's turns, compactions and end; `on_...` never raise or wait."""
+    """Base of both observers: queues a session's events for capture; `on_...` never raise or wait."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class BaseObserver:
         raise NotImplementedError
 
     def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Add an event to the queue, to be sent without a wait of the caller."""
+        """Queue an event, to be sent without a wait of the caller; each subclass implements this."""
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Queue the window for capture as it is now; the caller may change `messages` afterwards."""
+        """Queue a turn's messages, as they are now, for capture; the caller may change them afterwards."""
         self._enqueue("turn", MessageSnapshot(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
@@ -78,7 +78,7 @@ class BaseObserver:
         self._enqueue("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Queue the window at the session's end for capture, in place of turns that its text begins with."""
+        """Queue the messages at a session's end for capture, in place of pending turns they begin with."""
         self._enqueue("session_end", MessageSnapshot(messages, last_summary_index))
 
 
@@ -115,13 +115,13 @@ class Observer(BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how many events had each outcome, were replaced, dropped or given up, and are waiting."""
+        """Return counts: of replies by outcome, and of events replaced, dropped, given up and waiting."""
         with self._changed:
             return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        """Return the daemon's newest reply to an event of this session; None before the first."""
+        """Return the newest reply to an event (for a failed call, one made here); None before the first."""
         return self._queue.last_reply
 
     def close(self, timeout_s: float = 2.0) -> bool:
@@ -198,7 +198,7 @@ class Observer(BaseObserver):
             return self._queue.record_reply(event, reply, verdict, parts.repaired)
 
     def _send_parts(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
-        """Send the parts of an event; return the last reply, or the first refusal, and the verdict on it."""
+        """Send an event's parts until one is refused or fails; return one reply for all, and the verdict."""
         replies: list[Captured] = []
         try:
             for part in parts:
@@ -211,7 +211,7 @@ class Observer(BaseObserver):
         return reply, verdict_on_part(part, reply)
 
     def _wait_to_retry(self, seconds: float) -> bool:
-        """Wait `seconds` or for a close to begin; if it had begun, end the sender, return False."""
+        """Wait `seconds` or until a close begins; if one had begun, end the sender and return False."""
         with self._changed:
             was_closing = self._closing
             self._changed.wait_for(lambda: self._closing, seconds)
@@ -226,7 +226,7 @@ class Observer(BaseObserver):
             self._slice_ends = time.monotonic() + _SLICE_S
 
     def _end_sender(self) -> None:
-        """Close the client and end the sender, under the lock, so that no event is added meanwhile."""
+        """Close the client and note that the sender has ended, under the lock, so no event is missed."""
         with self._changed:
             self._client.close()
             self._sender = None
@@ -234,7 +234,7 @@ class Observer(BaseObserver):
 
 
 class PendingAtExit(Protocol):
-    """Observer without a thread whose pending events an `Observer` sends when the process ends."""
+    """Interface of an observer without a thread, whose pending events an `Observer` sends at exit."""
 
     def observer_for_exit(self) -> Observer | None:
         """Return an `Observer` that sends the pending events when the process ends; None without events."""

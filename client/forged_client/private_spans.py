@@ -62,5 +62,5 @@ def open_spans_before(messages: Iterable[tuple[str, Iterable[str]]]) -> list[int
 
 
 def _is_quoted(text: str, tag: re.Match[str]) -> bool:
-    """Return True for a tag in backticks: without a closing tag behind it, it begins no private span."""
+    """Return True for a tag in backticks, which opens no private span unless a closing tag follows."""
     return text[tag.start() - 1 : tag.start()] == "`" == text[tag.end() : tag.end() + 1]

@@ -68,7 +68,7 @@ class Failed(Reply, frozen=True, tag="failed"):
 
 
 class Welcome(Reply, frozen=True, tag="welcome"):
-    """Reply to `Hello`; `build` identifies the daemon's code within a version, "" if unknown."""
+    """Reply to `Hello`: the daemon's protocol, version, pid, epoch, and `build`, which names its code."""
 
     protocol: int = PROTOCOL_VERSION
     version: str = ""

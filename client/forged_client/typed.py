@@ -24,7 +24,7 @@ _resolved = set[object]()
 
 
 def resolved(kind: T) -> T:
-    """Return a class or other type after msgspec has resolved it, once, with all classes in it."""
+    """Return a type unchanged, after msgspec has resolved it (once) with all classes in it."""
     if kind not in _resolved:
         with _resolving:
             msgspec.msgpack.Decoder(kind)

@@ -71,7 +71,7 @@ class _Awaited(Protocol):
 
 
 class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
-    """A method of both clients: builds a request from its arguments, sends it and returns the reply."""
+    """Descriptor of a method of both clients that makes a request, sends it and returns the reply."""
 
     def __init__(self, make: Callable[P, Made[A]]) -> None:
         self._make, self.__doc__ = make, make.__doc__
@@ -131,7 +131,7 @@ def _takes_several(hint: object) -> bool:
 
 
 def _parameter_names(make: Any) -> tuple[str, ...]:
-    """Return the names of the positional fields, in order, and further fields behind them."""
+    """Return the fields of a request class or parameters of a function, in order; others may follow."""
     names: tuple[str, ...] = getattr(make, "__struct_fields__", ()) or make.__code__.co_varnames
     return names
 
@@ -241,7 +241,7 @@ def retrieve_request(
     mode: str = "block",
     agent: str = "",
 ) -> Retrieve:
-    """Make a request for the injection of one turn; the reply has it as `text`.
+    """Make a request for the memories to inject into one turn; the reply has them as `text`.
 
     In a session each memory is injected once. `block` returns the memories of the session and then the new
     ones, for a prompt that is built anew each turn. `append` returns only the new ones. `plain` ignores the
@@ -377,7 +377,7 @@ def ingest_request(
 def rebuild_request(
     workspace: str, *, full: bool = False, wait: bool = False, timeout_s: float | None = None
 ) -> tuple[Rebuild, float | None]:
-    """Make a request to rescan the roots; with `wait`, `timeout_s` must cover a first build."""
+    """Make a request, with a time limit, to rescan the roots; with `wait` it must cover a first build."""
     return Rebuild(workspace=workspace, full=full, wait=wait), timeout_s
 
 
@@ -463,7 +463,7 @@ class Verbs:
         return socket_path() if self._address is None else checked(self._address)
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:
-        """Return a call's deadline: as given, else a retrieve's limit + 0.5 s, else the default."""
+        """Return a call's deadline: as given, else 0.5 s after a retrieve's or recall's, else the default."""
         if timeout_s is None and isinstance(request, Retrieve | Recall) and request.timeout_s is not None:
             timeout_s = request.timeout_s + GRACE_S
         return Deadline(self._timeout_s if timeout_s is None else timeout_s)

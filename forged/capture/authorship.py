@@ -384,7 +384,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _last_proposal(window: Sequence[Utterance], place: int) -> str:
-    """Return the last sentence, if possible no question, of the assistant's message before `place`."""
+    """Return the last sentence, preferably no question, of the assistant message before `place`, or ""."""
     if not place or window[place - 1].role != "assistant":
         return ""
     patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]

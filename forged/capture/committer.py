@@ -118,7 +118,7 @@ class Promotion:
         return found[-1] if found else event.session_id or event.id
 
     def _open_agent_root(self, event: Event) -> Root | None:
-        """Return the root of the event's agent, made if missing; None for an unknown agent."""
+        """Return the root of the event's agent, made if missing; None if unknown or if that fails."""
         if not self._home or AGENT_ID.fullmatch(event.agent) is None:
             return None
         try:
@@ -206,7 +206,7 @@ class Committer:
             return replace(put, reason="storage", trouble=str(error))
 
     async def _fresh_view(self, roots: Sequence[Root]) -> View:
-        """Return a view of roots; wait 2 s for it to show the last write, or 60 s for the first build."""
+        """Return a view of roots; wait up to 2 s for the last write, up to 60 s for a first build."""
         store = FileStore(self._indexer, roots)
         view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
         return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
@@ -292,7 +292,7 @@ class Committer:
 
 
 def _is_written(document: DecidedMemory, result: _Result) -> bool:
-    """Return True if this attempt or an earlier one wrote the document, or its text exists."""
+    """Return True if this attempt or an earlier one wrote the document; False if another has its text."""
     if isinstance(result, Written):
         return result.memory.id == document.memory.id
     return isinstance(result, MemoryExists)

@@ -108,7 +108,7 @@ class EventDispatcher:
 
     @property
     def waits_for(self) -> str:
-        """Return the reason why waiting events are not given to the worker, or ""."""
+        """Return the reason why no waiting event can be given to the worker, or "" if one can."""
         if self._limiter is not None and (shut := self._limiter.why(self._clock())):
             return shut
         waiting = self._queue.waiting()
@@ -133,7 +133,7 @@ class EventDispatcher:
             self._start_background(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
 
     async def _name_memory_to_forget(self, submission: Submission, text: str, key: str) -> None:
-        """Log the memory that a sentence asks to forget, or that there is none."""
+        """Log the memory that a sentence asks to forget, or in clear cases that there is none."""
         of = (submission.session_id, submission.agent)
         if (found := await self._committer.memory_to_forget(submission.roots, text)) is not None:
             root, memory = found
@@ -393,6 +393,6 @@ def _without_opted_out_proposals(classified: Classified, refused: Sequence[OptOu
 
 
 def _is_reported(document: DecidedMemory, put: CommitResult) -> bool:
-    """Return True if the session's next reply should report a document."""
+    """Return True if a document did not fail to be written, or if it was newly stored for review."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -65,7 +65,7 @@ class TentativeStatement(msgspec.Struct, frozen=True):
 
 
 class TentativeStatements:
-    """Holds uncertain statements in memory; a later statement that replaces one is kept for good.
+    """Holds uncertain statements in memory, to find the one that a later statement, then kept, replaces.
 
     It keeps the newest texts of each root. A text that replaces a tentative one is kept: whoever changes a
     statement means it to last. The new text becomes `current`, in case a third one follows.
@@ -321,7 +321,7 @@ def _heads_of_map_naming(home: VectorMap, names: Iterable[str]) -> Iterator[Know
 
 
 def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
-    """Return the memory with most, at least half, of the words of a request to forget, and its root."""
+    """Return root and current memory with most, at least half, of a forget request's words, or None."""
     wanted = words_to_forget(text)
     found = (
         (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
@@ -375,7 +375,7 @@ def _near_by_vector(home: VectorMap, row: bytes) -> Iterator[Memory]:
 
 
 def _near_by_words(home: VectorMap, content: str) -> Iterator[Memory]:
-    """Yield the 40 memories of a map that best match the words of a text."""
+    """Yield the memories of a map, at most 40, that best match the words of a text."""
     found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
     return (home.at(candidate.row) for candidate in found.best(_NEAREST))
 

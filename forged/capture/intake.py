@@ -329,7 +329,7 @@ class Intake:
 
 
 async def _run_work(said: Sequence[Utterance], work: Callable[[], T]) -> T:
-    """Run work whose time grows with the text; in a thread if it is long."""
+    """Run work on messages and return its result; in a thread if their text is long."""
     if sum(len(each.text) for each in said) < INLINE_LENGTH:
         return work()
     return await asyncio.to_thread(work)

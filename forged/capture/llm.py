@@ -94,7 +94,7 @@ _WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
 
 
 class _ReplyCutShort(CallFailed):
-    """Failure of a call whose reply was cut at a length limit; `found` has its whole memories."""
+    """Raised if a reply was cut at a length limit; `found` has the memories that are complete in it."""
 
     def __init__(self, error: ProviderError, found: Classified) -> None:
         super().__init__(error, found.usage)
@@ -187,7 +187,7 @@ def _timeout_error() -> ProviderError:
 
 
 def _read_completion(event: Event, completion: Completion) -> Classified:
-    """Return the proposals of a completion. Raises CallFailed with its cost if it is no answer."""
+    """Return a completion's proposals. Raises CallFailed with its cost if failed, cut or no answer."""
     usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
     if completion.failure == "cut":
         is_whole_in_part = model_reply.begins_with_json(completion.text)

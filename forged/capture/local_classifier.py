@@ -119,7 +119,7 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """Wraps a classifier; if that finds nothing, or headless, proposes only requested memories.
+    """Wraps a classifier; if headless, or perhaps if it finds nothing, proposes only requested memories.
 
     With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """
@@ -266,7 +266,7 @@ def scope_of_all(sentences: Sequence[Statement]) -> Scope:
 
 
 def _is_of_person(text: str) -> bool:
-    """Return True if a text is about the person, with and without its request."""
+    """Return True if a text is about the person, read without its request's words and clauses."""
     return scope_of(without_request(text)) is scope_of(outside_request(text)) is Scope.USER
 
 
@@ -282,7 +282,7 @@ def _asks(sentence: Statement) -> bool:
 
 
 def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
-    """Return True if a sentence may be kept together with the request `to` within the length limit."""
+    """Return True if a sentence may join the request `to`: not too long, no question, irony or order."""
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
     return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)

@@ -61,7 +61,7 @@ def read(text: str) -> Classified:
 
 
 def begins_with_json(text: str) -> bool:
-    """Return True if a reply without its thoughts begins with JSON, so its end is in no thought."""
+    """Return True if a reply begins with JSON after its thoughts, so it was not cut inside a thought."""
     return _without_thinking(text).lstrip()[:1] in _JSON_BEGINS
 
 
@@ -177,7 +177,7 @@ def _lines(value: object) -> tuple[str, ...]:
 
 
 def _unit_number(value: object) -> float | None:
-    """Return a number limited to 0 to 1; None for another type or NaN."""
+    """Return a JSON number clamped to the range 0 to 1; None for another type or NaN."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -193,7 +193,7 @@ def _text(value: object) -> str | None:
 
 
 def _hyphenated(text: str) -> str:
-    """Return a word in lower case with hyphens."""
+    """Return a text in lower case, with hyphens in place of underscores and blanks."""
     return text.lower().replace("_", "-").replace(" ", "-")
 
 
@@ -215,7 +215,7 @@ def _edge(item: object) -> Related:
 
 
 def entities_in(value: object) -> tuple[Entity, ...]:
-    """Return entities from names, names with a type in brackets, or objects; skip the rest."""
+    """Return the entities in a JSON list of names, names with a (type), or objects; skip the rest."""
     found = map(_entity, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
     return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
@@ -231,13 +231,13 @@ def _entity(item: object) -> Entity | None:
 
 
 def relations_in(value: object) -> tuple[EntityRelation, ...]:
-    """Return relations from texts with arrows, lists or objects; skip the rest."""
+    """Return the relations in a JSON list of texts with arrows, lists or objects; skip others."""
     found = map(_relation, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
     return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
 
 def _relation(item: object) -> EntityRelation | None:
-    """Return the relation in a text, list or object; None if malformed, too long or with itself."""
+    """Return the relation in a text, list or object; None if malformed, too long or of one entity."""
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME
@@ -274,7 +274,7 @@ def mentioned_entities(
     content: str,
     presentable: Callable[[str], str],
 ) -> tuple[tuple[Entity, ...], tuple[EntityRelation, ...]]:
-    """Return the entities and relations with names that a memory's text contains, each once.
+    """Return those entities and relations whose names a memory's text contains, each once.
 
     A name must pass `presentable` unchanged. A model invents names, or copies one from a text that it reads.
     """

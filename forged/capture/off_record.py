@@ -185,7 +185,7 @@ class _OptOutPiece:
         self._left[at] = _requests_in(self.parts[at])
 
     def remove_from(self, at: int, step: int) -> bool:
-        """Remove sentences from `at`, by `step`, up to a request to remember; return True if any."""
+        """Remove sentences from `at` in direction `step` until one asks to remember; return True if any."""
         begin = at
         while 0 <= at < len(self.parts) and not asks(self.parts[at]):
             if at not in self.opt_outs:

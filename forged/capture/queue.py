@@ -177,7 +177,7 @@ class CaptureQueue:
                 waiting.ripe_at = 0.0
 
     def take(self, now: float, held: Callable[[QueuedEvent], bool]) -> QueuedEvent | None:
-        """Take the first event that is due and not held; None if there is none or one is in hand."""
+        """Take the first due event not held, past sessions last; None if there is none or one in hand."""
         if self.in_hand is None:
             ready = (w for w in self._first_events() if w.ready_at <= now and not (w.elsewhere or held(w)))
             self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
@@ -187,7 +187,7 @@ class CaptureQueue:
         return None
 
     def put_back(self, now: float, delay_s: float) -> None:
-        """Let the event in hand wait at its place for at least `delay_s` seconds."""
+        """Release the event in hand; at its place in the queue it waits at least `delay_s` seconds."""
         waiting = self._release()
         waiting.not_before, waiting.is_leaving = now + delay_s, False
 
@@ -220,7 +220,7 @@ class CaptureQueue:
             self._remove(waiting)
 
     def _first_events(self) -> Iterable[QueuedEvent]:
-        """Return the first event of every session and folder, in order."""
+        """Return the first event of each session in each of its folders, in order."""
         first: dict[tuple[str, tuple[str, ...]], QueuedEvent] = {}
         for waiting in self._line:
             first.setdefault((waiting.session, waiting.event.identities), waiting)
@@ -246,7 +246,7 @@ def session_key(session_id: str, roots: Sequence[Root]) -> str:
 
 
 class EventFlusher:
-    """Flushes queued events and capture cursors in one transaction, within a second. One for the daemon.
+    """Writes unsaved events and cursors to disk in one transaction within a second. One for the daemon.
 
     A message counts as taken only with its event. Failed writes are retried.
     """
@@ -263,7 +263,7 @@ class EventFlusher:
         return bool(self._also or not self._state.capture_cursors.is_saved or self._queue.in_memory())
 
     def schedule(self, *also: Change) -> None:
-        """Write all unsaved events and cursors within a second, with `also` in the same transaction."""
+        """Schedule a write of all unsaved events, cursors and `also` in one transaction within a second."""
         self._also += also
         if self._task is None:
             self._task = asyncio.create_task(self._flush_all(), name="event flusher")

@@ -124,7 +124,7 @@ class CaptureService:
             return self._reject(taken.reason) if taken.word == "rejected" else taken
 
     async def _accept(self, kind: Kind, taken: SubmittedEvents, tops: tuple[str, ...]) -> Outcome:
-        """Queue the events of a capture and advance its cursor; all but turns are stored first."""
+        """Queue a capture's events and advance its cursor, or reject it; turns are stored later."""
         events = taken.events
         if reason := await self._refusal(tops if events else ()):
             return self._reject(reason)
@@ -211,7 +211,7 @@ class CaptureService:
         return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove sentences with an unwanted text from captures that are pending, queued, in review or dead.
+        """Cut sentences with an unwanted text out of captures (parts, queue, review, dead); return counts.
 
         The event in hand is classified again with its rest. Raises StoreError.
         """
@@ -352,7 +352,7 @@ class CaptureService:
 
 
 def _is_urgent(typed: Sequence[str]) -> bool:
-    """Return True if a typed message should not wait for further turns."""
+    """Return True if a message among the typed ones should not wait for further turns."""
     from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model needs the rules
 
     return is_urgent(typed)

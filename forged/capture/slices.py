@@ -66,7 +66,7 @@ def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
 
 
 def _cut_index(text: str) -> int:
-    """Return the index of the best cut in the second half of a window: a paragraph, line or sentence."""
+    """Return the index to cut at in a window's second half: after a paragraph, line, sentence or word."""
     for end in _ENDS:
         if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
             return found.end()

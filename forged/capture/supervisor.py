@@ -133,7 +133,7 @@ class WorkerProcess:
                 _kill_group(self.pid)
 
     def close(self) -> None:
-        """Close the queue and its pipe, in the loop's thread, as `give` must not find it closed.
+        """Close the task queue; call it in the loop's thread, as `give` must not find it closed.
 
         It waits for the queue's thread, which ends at once if no worker reads. Otherwise the exiting
         interpreter may stop that thread halfway through removing the queue's semaphores.
@@ -146,7 +146,7 @@ class WorkerProcess:
             self._queue = None
 
     def _forward(self, report: Report) -> None:
-        """Pass a report on, except that a worker is ready while it is being killed."""
+        """Pass a report on, except a Ready from a worker that is being killed."""
         if isinstance(report, Ready):
             self.was_ready = True
             if self._killed_for:
@@ -230,7 +230,7 @@ class WorkerProcess:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill a child that was not reaped, and its process group if it has one yet."""
+    """Kill a child, which must not have been reaped, and its process group if it has one yet."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)

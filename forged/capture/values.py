@@ -104,7 +104,7 @@ class Classified(msgspec.Struct, frozen=True, tag="classified"):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of dropped proposals, removed secrets, forgotten texts kept as repeated; refusals."""
+    """Counts of one event: proposals dropped, secrets removed, forgotten texts kept anew; refusals."""
 
     invalid: int = 0
     duplicates: int = 0
@@ -114,7 +114,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class CallFailed(ProviderError):  # noqa: N818 - named for the event
-    """Failure of a classifier's calls; `usage` is their cost."""
+    """Raised if a classifier's model calls failed; `usage` is the cost of all of them."""
 
     def __init__(self, error: ProviderError, usage: Usage) -> None:
         super().__init__(
@@ -182,7 +182,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class AskHeads(msgspec.Struct, frozen=True, tag="ask_heads"):
-    """The worker's question for current memories with one of `names` in the first line; it waits."""
+    """The worker's question for current memories with one of `names` in the first line."""
 
     event_id: str
     names: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
 
 
 class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
-    """The worker's question if it may send an event to the model again, or part was forgotten."""
+    """The worker's question if it may send an event to the model again: only an unchanged one."""
 
     event_id: str
 

@@ -76,7 +76,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             os._exit(1)
 
     def next_task() -> Task:
-        """Wait for the next message of the daemon."""
+        """Wait for the daemon's next message, and return it."""
         return decoder.decode(queue.get())
 
     decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(resolved(Task))

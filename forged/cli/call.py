@@ -61,7 +61,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
         return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
     def is_coloured(self, stream: TextIO | None) -> bool:
-        """Return True for colours: NO_COLOR forbids, FORCE_COLOR forces, else terminals decide."""
+        """Return True if a stream gets colours, by NO_COLOR, FORCE_COLOR, or if it is a terminal."""
         if self.environ.get("NO_COLOR"):
             return False
         return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.can_redraw(stream)
@@ -118,7 +118,7 @@ def stdin_text() -> str:
 
 @contextmanager
 def open_client(call: Invocation) -> Iterator[Client]:
-    """Yield a client of the daemon by the call's options; client errors in the block raise Stop."""
+    """Open a client by the call's options, for a `with` block in which its errors become Stop."""
     try:
         with Client(
             timeout_s=call.timeout_s,
@@ -164,7 +164,7 @@ def status_sentence(reply: Reply) -> str:
 
 
 def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
-    """Convert a client's error into a Stop with its error code, and the command that helps."""
+    """Convert a client's error into a Stop with error code and, for some, a command that helps."""
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(

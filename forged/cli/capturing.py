@@ -83,7 +83,7 @@ def _confirm(call: Invocation, batch: Undone) -> None:
 
 
 def _undo_receipt(done: Undone) -> Iterator[str]:
-    """Yield ids of the memories that `undo` removed, and the path of the trash; nothing if it was empty."""
+    """Yield lines on what `undo` removed (ids, trash path), none if it found nothing."""
     if done.status == "empty":
         return
     yield f"undone: {listed(memory.id for memory in done.memories)}"
@@ -92,7 +92,7 @@ def _undo_receipt(done: Undone) -> Iterator[str]:
 
 
 def _resume_receipt(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Yield where a pause of memory has ended, by comparing before and now, and where one goes on."""
+    """Yield lines of `resume`: where a pause ended, or that none was there; where one goes on."""
     ended = [place for place in before if place not in now]
     yield from _place_lines("resumed", ended) if ended else ("nothing was paused",)
     yield from _place_lines("still paused", now)

@@ -106,7 +106,7 @@ def restore_command(call: Invocation, **fields: Any) -> None:
 
 
 def _with_edited_text(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
-    """Open a memory's text in the editor; return the edit with the new text. Raises Stop if unchanged."""
+    """Edit a memory's text in the editor; return the request with it. Raises Stop if unchanged."""
     if not call.interactive:
         raise Stop(
             "usage", "edit opens an editor and needs a terminal; otherwise give a TEXT, `-` or an option"
@@ -126,7 +126,7 @@ def _with_edited_text(call: Invocation, client: Client, asked: wire.Edit) -> wir
 
 @contextlib.contextmanager
 def _save_on_error(content: str | None) -> Iterator[None]:
-    """Save an edited text to a temporary file and print its path, if the block that sends it raises."""
+    """Guard a `with` block: if it raises, save the text, unless None, and print the file's path."""
     try:
         yield
     except BaseException:

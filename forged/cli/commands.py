@@ -144,7 +144,7 @@ class SharedOption(click.Option):
 
 
 def _reject_nan(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
-    """Return the seconds of `--timeout`; NaN, which no range excludes, ends the call."""
+    """Return the seconds of `--timeout`, None if not given. Raises click.BadParameter for NaN."""
     if seconds is not None and math.isnan(seconds):  # no range leaves it out
         raise click.BadParameter("give a number of seconds")
     return seconds
@@ -241,7 +241,7 @@ class DefaultGroup(click.Group):
     """A group of commands that runs its command `status` if the command line names none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `status` if arguments are empty or begin with an unknown option; parse them."""
+        """Put `status` first if arguments are empty or begin with a foreign option; parse them."""
         own = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
         if not args or (args[0].startswith("-") and args[0] not in own):
             args = ["status", *args]
@@ -276,12 +276,12 @@ def _fail_if_unknown(context: click.Context, name: str, names: Collection[str]) 
 
 
 def with_daemon_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that asks the daemon: pass the Invocation, add workspace, timeout, `--json`."""
+    """Decorate a command: add `--workspace`, `--timeout` etc., pass its Invocation, report Stop."""
     return _wrap_command(verb, (*_PLACE, _TIMEOUT, _JSON))
 
 
 def with_json_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that asks no daemon: pass the Invocation, add the option `--json`."""
+    """Decorate a command: add only the option `--json`, pass the Invocation, report a Stop."""
     return _wrap_command(verb, (_JSON,))
 
 

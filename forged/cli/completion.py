@@ -28,7 +28,7 @@ def completion_command(call: Invocation, *, shell: str | None) -> None:
 
 
 def _own_shell(call: Invocation) -> str:
-    """Return the user's shell by $SHELL, for its completion script. Raises Stop for an unsupported one."""
+    """Return the name of the user's shell by $SHELL. Raises Stop unless it is bash, zsh or fish."""
     name = os.path.basename(call.environ.get("SHELL", ""))
     if name not in SHELLS:
         raise Stop("usage", f"name the shell: {', '.join(SHELLS)}")

@@ -131,7 +131,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
 
 
 def _program_path(call: Invocation, wanted: str) -> str:
-    """Return the path of a classifier program. Raises Stop if missing or in the current folder."""
+    """Find a program in PATH; return its path. Raises Stop if absent or in the current folder."""
     found = shutil.which(wanted, path=call.environ.get("PATH", ""))
     if found is None or not os.path.isabs(found):
         raise Stop("not_found", f"`{wanted}` was not found; give its absolute path with --program")

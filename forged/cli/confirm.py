@@ -16,13 +16,13 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask; require
 
 
 def require_answer(call: Invocation, verb: str) -> None:
-    """Raise Stop if a command needs confirmation but has no terminal; called before anything is done."""
+    """Raise Stop, which names `--yes`, unless a person can answer; call it before any change."""
     if not call.interactive:
         raise Stop("usage", f"{verb} needs confirmation; pass --yes when not on a terminal")
 
 
 def confirm(shown: Iterable[str], question: str, declined: str) -> None:
-    """Print escaped lines on stderr and ask a yes-or-no question. Raises Stop unless it is yes."""
+    """Print lines, escaped already, on stderr; ask yes or no. Raises Stop if the answer is no."""
     for line in shown:
         click.echo(line, err=True)
     try:

@@ -119,7 +119,7 @@ def _require_choice(ids: tuple[str, ...], every: bool) -> None:
 
 
 def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Show the events that `dead drop` would erase, and ask; return their ids. Raises Stop on no."""
+    """Show events that `dead drop` would erase, if any, and ask; return ids. Raises Stop on no."""
     found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
     meant = [event for event in found.events if ids or not event.waits]
@@ -130,7 +130,7 @@ def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[st
 
 
 def _show_receipt(call: Invocation, done: DeadEvents, what: str) -> None:
-    """Print the ids of events that were queued again or dropped; exit code 1 if some were not found."""
+    """Print ids of events retried or dropped, or that none failed; exit code 1 if one is absent."""
     if not (done.events or done.missing or call.as_json):
         tell(_NONE)
     _show_events(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])

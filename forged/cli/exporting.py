@@ -49,7 +49,7 @@ class ExportResult(msgspec.Struct, frozen=True):
 
 
 class JsonExport(msgspec.Struct, frozen=True):
-    """Content of `export --format json`: all memories, and the version of forged."""
+    """Content of `export --format json`: all versions of chosen memories, and forged's version."""
 
     forged: str
     memories: tuple[wire.MemoryRecord, ...]
@@ -110,7 +110,7 @@ def export_command(
 def _export_files(
     call: Invocation, client: Client, to: str, scope: str, *, all_repos: bool, force: bool
 ) -> ExportResult:
-    """Copy the memory files of user and repositories to a folder, with a manifest. Raises Stop."""
+    """Copy memory files to a folder with a manifest; return it and files left out. Raises Stop."""
     if to == "-":
         raise Stop("usage", "an export of files needs a folder; give --to DIR, or --format json")
     target = os.path.abspath(to)

@@ -92,7 +92,7 @@ def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: M
 
 
 def _print_pong(version: str, build: str, as_json: bool) -> int | None:
-    """Print `pong`, and a warning if the daemon is another version or build; None if stdout fails."""
+    """Print `pong`, and warn if the daemon's build differs; return 0, or None if stdout fails."""
     if sys.stdout is None:
         return None
     try:

@@ -54,7 +54,7 @@ def workspace_roots(client: Client, workspace: str) -> tuple[wire.RootReport, ..
 
 
 def _repository_tops(client: Client, workspace: str) -> frozenset[str]:
-    """Return the tops of the workspace's repository: also a worktree's own; none outside of one."""
+    """Return top folders of the workspace's repository and its worktree; none outside of one."""
     try:
         return frozenset(each.root for each in client.ask(wire.Trust(workspace=workspace)).roots)
     except RequestFailed as failed:

@@ -79,7 +79,7 @@ def ingest_command(
 
 
 def _find_files(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
-    """Return the markdown and text files below the paths to ingest. Raises Stop for wrong paths."""
+    """Return files to ingest at or below paths, with unread ones. Raises Stop for wrong paths."""
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
     try:
@@ -260,7 +260,7 @@ def _list_documents(call: Invocation) -> None:
 
 
 def _parts_text(record: wire.DocumentRecord) -> str:
-    """Return a document's number of parts, how many of them are there, and if only on the server."""
+    """Return a document's number of parts, of stored ones if fewer, and if only on the server."""
     parts = counted(record.of, "part")
     parts = parts if record.pieces >= record.of else f"{record.pieces:,} of {parts}"
     return parts if record.here else f"{parts}, only on the server"

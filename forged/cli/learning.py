@@ -209,7 +209,7 @@ class _LearningRun:
         self.to_review = known.to_review
 
     def run(self, new: Sequence[SurveyedSession]) -> None:
-        """Hand over past sessions in order, then print why some were refused. Raises Stop if it must wait."""
+        """Hand over past sessions; print why some were refused. Raises Stop if it cannot go on."""
         try:
             for number, past in enumerate(new):
                 self._draw(number, len(new))

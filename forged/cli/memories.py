@@ -267,7 +267,7 @@ def parse_key_value(option: str, text: str) -> tuple[str, Any]:
 
 
 def parse_edge(text: str) -> wire.Edge:
-    """Parse ID[:RELATIONSHIP], by which an option names a link to another memory."""
+    """Parse ID[:RELATIONSHIP] of an option into a link to another memory."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
@@ -303,7 +303,7 @@ class _Removal(msgspec.Struct, frozen=True):
 
     @property
     def versions(self) -> set[tuple[str, str]]:
-        """Root and id of each version of the memory that `forget` removes."""
+        """Root and id of each version of the memory, on disk or in its trash entry."""
         if self.trashed is not None:
             return {(self.trashed.root, each) for each in self.trashed.ids}
         return {(each.root, each.id) for each in self.chain.memories}
@@ -413,7 +413,7 @@ def _confirm(removals: Sequence[_Removal], width: int) -> None:
 
 
 def _forget_each(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotten:
-    """Forget memories one by one; return one receipt for all. Raises what stopped it, naming those done."""
+    """Forget memories one by one; return one receipt. On an error print those done and raise it."""
     gone: list[wire.Forgotten] = []
     for request in requests:
         try:

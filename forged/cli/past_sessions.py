@@ -81,7 +81,7 @@ def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, 
 
 
 def learn_requests(past: SurveyedSession, environ: Mapping[str, str]) -> Iterator[Learn]:
-    """Yield the requests that send a past session to the daemon in parts; the last has its mark.
+    """Yield the requests that send a past session to the daemon in parts; the mark is in the last.
 
     A session without its workspace is handed over for the home directory, which is in no repository. Only
     memories of the user can be proposed from it.

@@ -68,7 +68,7 @@ def running_pid(call: Invocation) -> int:
 
 
 def stop(call: Invocation) -> StoppedProcess:
-    """Stop the daemon by SIGTERM, or SIGKILL after 6 s; return its process id. Raises Stop."""
+    """Stop the daemon by SIGTERM, after 6 s by SIGKILL; return pid (0: none ran) and if killed."""
     if not (pid := running_pid(call)):
         return StoppedProcess()
     for number, patience_s in ((signal.SIGTERM, _ENDS_S), (signal.SIGKILL, _KILLED_S)):
@@ -80,7 +80,7 @@ def stop(call: Invocation) -> StoppedProcess:
 
 
 def restart(call: Invocation) -> RestartedProcess:
-    """Replace the daemon by the installed version, by systemd or a hand-over if possible, or start one."""
+    """Restart the daemon, by hand-over or systemd if possible, or start it; return pids and way."""
     _check_configuration(call)
     before, manager = running_pid(call), in_charge(call)
     if manager is not None:

@@ -48,7 +48,7 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
 
 
 def _ask_until_restarted(call: Invocation, request: Rebuild) -> Rebuilt:
-    """Repeat a rebuild request while the daemon restarts, for 10 s or the timeout; return the last reply."""
+    """Repeat a rebuild request during a restart, for max(10 s, timeout); return the last reply."""
     ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
     while (reply := _ask_rebuild(call, request)).reason == RELOADING and time.monotonic() < ends:
         time.sleep(_PAUSE_S)

@@ -43,7 +43,7 @@ class SetupResult(msgspec.Struct, frozen=True):
 
 
 class _ExtraSteps(msgspec.Struct, frozen=True):
-    """Flags for steps of setup beyond agents: systemd's units, forged's lines in repositories."""
+    """Flags for steps of setup beyond agents: systemd's units, forged's lines in git's excludes."""
 
     service: bool
     git: bool

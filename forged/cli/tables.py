@@ -36,7 +36,7 @@ def cut(text: str, room: int) -> str:
 
 
 def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Fold a line into lines of `width` cells, at spaces if possible; indent all but the first."""
+    """Fold a line, at spaces if possible, to at most `width` cells a line; indent later lines."""
     if not width or cells(text) <= width:
         yield text
         return

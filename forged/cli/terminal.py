@@ -45,7 +45,7 @@ _DANGEROUS_IN_LINE = re.compile(_DANGEROUS.pattern[:-1] + "\t\n]")
 
 
 def escape(text: str) -> str:
-    """Escape text for a terminal: controls as `^[` or `M-^[`, hidden characters as `<U+202E>`."""
+    """Escape text for a terminal, newline and tab apart: controls as `^[`, hidden as `<U+202E>`."""
     return _DANGEROUS.sub(_visible_form, text)
 
 
@@ -169,7 +169,7 @@ def plain_data(value: Any) -> Any:
 
 
 def tell(message: str) -> None:
-    """Print an escaped message on stderr; a broken pipe ends the process, other errors do not."""
+    """Escape a message, print it on stderr; a broken pipe ends the process, other errors do not."""
     try:
         _write_and_flush(sys.stderr, escape_line(message) + "\n")
     except BrokenPipeError:

@@ -90,7 +90,7 @@ def trust_command(
 
 
 def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
-    """Show the unused memory files of repositories, ask once unless `yes`, and trust exactly these."""
+    """Show unused memory files, ask once unless `yes`, trust these; say so if none waits."""
     with open_client(call) as client:
         found = client.ask(look)
         wanted = [root for root in found.roots if root.withheld]
@@ -115,7 +115,7 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
 def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
-    """Trust repositories as shown; return those trusted, and a sentence for each that changed meanwhile."""
+    """Trust repositories as shown; return those trusted, and a sentence for each refused one."""
     done: list[wire.RootTrust] = []
     refused: list[str] = []
     for root in wanted:

@@ -147,7 +147,7 @@ def login_environment(call: Invocation) -> dict[str, str]:
 
 
 def run(environment: Mapping[str, str], within_s: float, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a system program, with its output; a failed start or time-out gives a nonzero exit code."""
+    """Run a system program; return code and output, a nonzero code if it cannot start or end."""
     try:
         return subprocess.run(
             command,

@@ -60,7 +60,7 @@ def endpoint_url(name: KeyName, config: Config) -> str:
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    """Return a reference to the environment's key for a URL's host; "" if none is needed."""
+    """Return a reference to a URL's key in the environment, "" if unneeded. Raises ConfigError."""
     pairs = [(key, _base_urls(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):
@@ -105,7 +105,7 @@ def is_listed(url: str, network: NetworkConfig) -> bool:
 
 
 def _base_urls(env: Mapping[str, str], base: str) -> tuple[str, ...]:
-    """Return the base URLs whose hosts may get a key: in variable `base`, OpenAI's for its own."""
+    """Return base URLs whose hosts may get a key: that in variable `base`, OpenAI's for its key."""
     return (env.get(base, ""), *([OPENAI_URL] if base == _OPENAI[1] else ()))
 
 

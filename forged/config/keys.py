@@ -111,7 +111,7 @@ def _key_from_command(command: str, env: Mapping[str, str], timeout_s: float) ->
 
 
 def _source(reference: str) -> str:
-    """Describe the source of a key for an error message, without the key."""
+    """Return the source of a key as words for an error message, without the key."""
     form, _, target = reference.partition(":")
     if not is_reference(reference):
         return "the key in the configuration"

@@ -59,7 +59,7 @@ class MemoryConfig(Section, frozen=True):
 
 
 class LlmConfig(Section, frozen=True):
-    """`[llm]`: endpoint and key of chat models, default chat model, and the classifier's program.
+    """`[llm]`: endpoint and key of chat models, default model and program of the classifier.
 
     `command` is the path of a program used as classifier.
     """

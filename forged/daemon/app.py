@@ -128,7 +128,7 @@ class DaemonRun:
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
-        """Serve until the end; return configuration and socket for a next run. Raises a task's error."""
+        """Serve until stopped; return configuration and socket for a next run, None without one."""
         await self._start_serving(ended, listening_socket)
         await self._stopping.wait()
         listening_on = self._server.listening() if self._is_followed else None
@@ -226,7 +226,7 @@ class DaemonRun:
         return True
 
     async def _stop(self, ended: asyncio.Event) -> None:
-        """Stop the server, tasks and parts; after 4.5 s the process exits, unless a new run follows in it."""
+        """Stop server, tasks and parts; a timer exits the process at 4.5 s unless a run follows."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
         hard = process.HardStop(_HARD_STOP_S, code)

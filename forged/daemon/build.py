@@ -69,7 +69,7 @@ def make_shared_server(
 
 
 def make_removal_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
-    """Return the record by which other machines learn of memories forgotten here; None if not shared."""
+    """Return the record that tells other machines of memories removed here; None if not shared."""
     if shared is None:
         return None
     from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
@@ -227,7 +227,7 @@ async def _pause_reason(state: State, tops: tuple[str, ...]) -> str:
 
 
 def _record_egress(state: State, governor: Governor, record: EgressRecord) -> None:
-    """Record text that left for an endpoint; count its calls and tokens unless a governed chat does."""
+    """Record how much text an endpoint got; count calls and tokens unless a governed chat does."""
     state.egress.add(record)
     if record.purpose not in GOVERNED:
         counts = {"calls": record.calls, "failed": record.failed}

@@ -68,7 +68,7 @@ class Service(Protocol):
         """Return the reply to a request, an awaitable of it, or a stream of replies."""
 
     def sent(self, request: Request[Any], *, whole: bool) -> None:
-        """Take note that the reply to a request was sent; not `whole` if the peer did not get all of it."""
+        """Take note of a sent reply; `whole` if it was no error and the peer took all of it."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -190,7 +190,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._transport = None
 
     def drop_if_slow(self, now: float) -> None:
-        """Drop a peer that took more than 5 s for one frame, or took no reply for 5 s."""
+        """Drop a peer that took over 5 s to send a frame, or took no byte of replies for 5 s."""
         if self._transport is None:
             return
         reading = self._has_room and self._transport.is_reading()  # else no peer can finish a frame
@@ -228,7 +228,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._service.sent(request, whole=whole and not gone)
 
     def _encode(self, reply: Reply) -> tuple[bytes, bool]:
-        """Return a reply's frame, or an error's if it is too large or not encodable; True for no error."""
+        """Return a reply's frame, or an error's if too large or not encodable; True if no error."""
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
@@ -440,7 +440,7 @@ class Server:
         await asyncio.sleep(0)
 
     async def _stop_accepting(self, server: asyncio.Server) -> None:
-        """Close the socket once accepted connections are made: asyncio would leave them unserved."""
+        """Stop accepting, let accepted connections be set up, then close the listening socket."""
         for each in server.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPTING_TURNS):

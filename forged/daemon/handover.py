@@ -140,7 +140,7 @@ def _request_address(path: str) -> AddressClaim | None:
 
 
 class _HandoverRequest:
-    """Connection to the daemon that is to be replaced, and the descriptors received over it."""
+    """Context of a request to replace a daemon; closes received descriptors not taken over."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
@@ -191,7 +191,7 @@ class _HandoverRequest:
         return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
     def _read_reply(self) -> Reply | None:
-        """Return the hand-over reply, None at the end; raise AlreadyRunning on a final refusal."""
+        """Return the reply after the welcome, None at end; AlreadyRunning on a final refusal."""
         while (received := self._receive()) != 0:
             self._frames.held += received
             while (body := self._frames.take()) is not None:
@@ -239,7 +239,7 @@ class FdStore:
             await self.keep(indexer, model_cache)
 
     async def keep(self, indexer: Indexer, model_cache: ModelCache) -> None:
-        """Store changed vectors in systemd, and remove those of roots that are no longer used."""
+        """Store changed vectors in systemd; drop those of roots not in use, unless still cached."""
         if not self._is_there:
             return
         used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PACKS:]

@@ -68,7 +68,7 @@ def write_pid(descriptor: int) -> None:
 
 
 def bind(path: str) -> socket.socket:
-    """Listen at `path`, in place of a dead daemon's socket; hold the lock first. Raises AddressUnusable."""
+    """Return a socket listening at `path`, over a dead daemon's; the caller must hold the lock."""
     if obstacle := socket_obstacle(path):
         raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -184,7 +184,7 @@ def _code_blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tup
 
 
 class _HeadingCursor:
-    """Finds the headings above an index of a text, for ever later indexes."""
+    """Cursor that returns the headings above an index of a text; the indexes must not decrease."""
 
     def __init__(self, headings: Sequence[_Heading]) -> None:
         self._left = list(reversed(headings))
@@ -204,13 +204,13 @@ FROM_DOCUMENT = "ingest"
 
 
 def document_id(source: str, text: str, size: int, overlap: int) -> str:
-    """Return the id of a document, made of source, text and sizes of its pieces."""
+    """Return the id of a document: a hash of its source, its text, the piece size and the overlap."""
     said = f"{source}\0{size}\0{overlap}\0{text}".encode("utf-8", "replace")
     return f"doc_{hashlib.sha256(said).hexdigest()[:_HASH_DIGITS]}"
 
 
 def piece_id(document: str, index: int) -> str:
-    """Return the id of a document's piece."""
+    """Return the memory id of a document's piece, made of the document's id and the piece's index."""
     return f"mem_{document.removeprefix('doc_')}_{index:05d}"
 
 

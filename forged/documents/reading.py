@@ -53,7 +53,7 @@ class DocumentFile(msgspec.Struct, frozen=True):
 
 
 def find_files(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
-    """Yield the file, or a folder's text files by name and the unread; `source` renames `path`.
+    """Yield the file, or the text files below a folder and its unread folders; `source` renames `path`.
 
     Each is named by its path, or by `source` and the path below the folder. Raises WorkspaceError.
     """
@@ -80,14 +80,14 @@ def read(file: DocumentFile) -> DocumentText | UnreadFile:
 
 
 class _DocumentWalk:
-    """Finds text files below a folder, within limits of depth and entries, and reports what is left out."""
+    """Finds text files below a folder, within limits of depth and entries; reports unread folders."""
 
     def __init__(self, source: str) -> None:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
     def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
-        """Yield a folder's text files and unread folders; `below` is its path in the walk."""
+        """Yield the text files and unread folders below a folder; `below` is its path in the walk."""
         if depth > _MOST_DEPTH:
             yield UnreadFile(self._source_name(below), f"lies more than {_MOST_DEPTH} folders deep")
             return

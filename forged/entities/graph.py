@@ -30,7 +30,7 @@ class RelationEnd(msgspec.Struct, frozen=True):
 
 
 class EntityGraph(msgspec.Struct, frozen=True, eq=False):
-    """Graph of the entities of one root's memories, by the ids of their names.
+    """Tables of one root's entities by id: names, aliases, relations, and memories that mention them.
 
     `names` has each entity as the newest memory names it, `aliases` the ids of other names. `mentioned_by`
     has the ids of memories that mention an entity, newest first. `mentions` has the entities of a memory,

@@ -48,7 +48,7 @@ _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?:;\n][\"')\]]*|^[ \t]*[-*#>]+)\s*\Z", 
 
 
 class Mentions(msgspec.Struct, frozen=True):
-    """Entities and relations of a text, each once; `aliases` are other names with an entity's id."""
+    """Entities and relations of a text, each once; `aliases` pairs ids of other names with entity ids."""
 
     entities: tuple[Entity, ...] = ()
     relations: tuple[EntityRelation, ...] = ()

@@ -20,7 +20,7 @@ _AROUND = " \t\n`'\"“”‘’«»[]<>"
 
 
 def _read_technologies() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Read technologies.toml: usual names by folded spelling, and names that count only as spelled."""
+    """Read technologies.toml: return usual names by folded spelling, and names valid only as spelled."""
     with open(_FILE, "rb") as file:
         lists = tomllib.load(file)
     folded = {alias.casefold(): name for name, aliases in lists["any"].items() for alias in (name, *aliases)}

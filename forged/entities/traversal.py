@@ -76,7 +76,7 @@ def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> 
 
 
 def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _EntityPath]:
-    """Return the best path to each entity at most two steps away, never back."""
+    """Return by id a path to each entity up to two steps away: the shortest, then the weightiest."""
     reached = {start: _EntityPath(start)}
     frontier = [reached[start]]
     for _ in range(MOST_HOPS):
@@ -130,7 +130,7 @@ def _entity_name(graphs: Sequence[EntityGraph], key: str) -> str:
 def _memories_between(
     graphs: Sequence[EntityGraph], between: Sequence[_EntityPath]
 ) -> Iterator[ReachedMemory]:
-    """Yield the memories that join two named entities, which weigh most."""
+    """Yield the memories along paths between two named entities, weighted above all others."""
     for path in between:
         words = _path_in_words(graphs, path)
         for step in path.steps:
@@ -201,7 +201,7 @@ def possible_entity_ids(question: str) -> tuple[str, ...]:
 
 
 def _named_by_runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield the ids of entities that runs of words name, the longest first."""
+    """Yield the ids of entities named by runs of words: at each word the longest run that names one."""
     words = [word.strip(".,-") for word in _WORD.findall(question)]
     at = 0
     while at < len(words):
@@ -216,7 +216,7 @@ def _named_by_runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str
 
 
 def _known_entity(graphs: Sequence[EntityGraph], name: str) -> str:
-    """Return the id of an entity with this name, or ""; an everyday word in small letters names none."""
+    """Return the id of the entity with a name or alias, or ""; everyday lower-case words name none."""
     if name in _COMMON:
         return ""
     key = entity_id(name)
@@ -236,7 +236,7 @@ def _named_unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[st
 
 
 def _named_by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
-    """Yield the ids of entities with all parts of their name in the question, in any order."""
+    """Yield the ids of entities with names of several parts, all in the question, in any order."""
     there = {word.casefold() for word in _PART.findall(question)}
     for graph in graphs:
         for key, entity in graph.names.items():

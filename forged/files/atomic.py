@@ -105,7 +105,7 @@ class PathOpener:
 
 @contextlib.contextmanager
 def open_or_make_path(path: str) -> Iterator[tuple[int, Owner | None]]:
-    """Open a directory, creating missing parts at its end; yield its descriptor and the owner to give to."""
+    """Open a directory for the block, created if missing; yield descriptor and new files' owner."""
     at, missing = os.path.realpath(path), list[str]()
     while not os.path.isdir(at) and at != "/":
         at, name = os.path.split(at)
@@ -148,7 +148,7 @@ class NewFile:
         os.fsync(self._fd)
 
     def link(self, name: str) -> None:
-        """Give the file its name, which must be free; durable once the directory is synced.
+        """Give the file its name, FileExistsError if taken; durable once the directory is synced.
 
         Raises StoreError if the file system can neither link nor rename without replacing.
         """
@@ -283,7 +283,7 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Replace a state file atomically and durably, mode 0600; create its directory if missing."""
+    """Write or replace a state file atomically and durably, mode 0600; create its directory."""
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
@@ -380,7 +380,7 @@ def new_directory(path: str) -> str:
 
 @contextlib.contextmanager
 def explained(action: str) -> Iterator[None]:
-    """Turn an OSError of the block into a StoreError that begins with `action` and has a remedy."""
+    """Turn an OSError of the block into a StoreError that begins with `action` and says why."""
     try:
         yield
     except OSError as error:

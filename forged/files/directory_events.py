@@ -147,7 +147,7 @@ class _SharedInotify:
             self._release()
 
     def unwatched_reason(self, folders: Iterable[str]) -> str:
-        """Return the kernel limit that keeps these folders from being watched, or ""."""
+        """Return the kernel limit that kept any of these folders from being watched, or ""."""
         wanted, refused = frozenset(folders), tuple(self._refused.values())
         return next((why for each, why in refused if not wanted.isdisjoint(each)), "")
 

@@ -161,7 +161,7 @@ def _whole_number(header: Mapping[str, Value], key: str, default: str) -> int:
 
 
 def _entries(value: Value) -> tuple[Value, ...]:
-    """Return the entries of a list; a single value counts as one entry."""
+    """Return the entries of a list without nulls; a single value counts as one entry."""
     return tuple(entry for entry in (value if isinstance(value, tuple) else (value,)) if entry is not None)
 
 

@@ -67,7 +67,7 @@ def read(data: bytes, scope: str, name: str) -> ParsedFile:
 
 
 def is_in_conflict(data: bytes) -> bool:
-    """Return True if the text has the markers of a merge, in order, beginning outside of code fences.
+    """Return True if a text has a merge conflict's markers in order, the first outside code fences.
 
     A conflict begins outside closed code fences; either side may open a fence.
     """
@@ -270,7 +270,7 @@ _PIECES = re.compile(_lines(*_PIECE, indent=4, caught=True))
 
 
 def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
-    """Parse a file in the form that forged writes, by one expression; None if the form is uncertain."""
+    """Parse a file in the form that forged writes, by one regex; None if it may have another."""
     try:
         text = "" if b"\0" in data else data.decode()
     except UnicodeDecodeError:
@@ -300,7 +300,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 
 
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
-    """Return a memory with cues, evidence, document, entities, relations; None if uncertain."""
+    """Return a memory with the parsed lists and document; None if a required text is empty."""
     cues, evidence, document, entities, relations = lists
     grounds = tuple(Evidence(*each) for each in _groups(_GROUNDS, evidence))
     things = tuple(

@@ -107,7 +107,7 @@ def _follow(git_dir: str, name: str) -> str | None:
 
 
 def _is_bare(core: dict[str, str | None]) -> bool:
-    """Return True if git says that there is no work tree; a key without a value is true."""
+    """Return True if these `[core]` keys say `bare`; the key without a value counts as true."""
     return "bare" in core and (core["bare"] is None or core["bare"].lower() in {"true", "yes", "on", "1"})
 
 

@@ -69,7 +69,7 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
 
 
 def with_notes(reading: ParsedFile, data: bytes) -> ParsedFile:
-    """Return a parsed file with further notes on misspelled keys and on a header that was not recognized."""
+    """Return a parsed file with notes added on keys in wrong case and on an unrecognized header."""
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
     found = _notes_on_keys(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
@@ -195,7 +195,7 @@ def _line_of(text: str, key: str, first: int) -> int:
 
 
 def _notes_on_keys(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
-    """Return notes on misspelled keys of a memory, and on keys outside of its front matter."""
+    """Return notes on keys of a memory in wrong case, and on keys outside of its front matter."""
     notes = [
         f"`{key}` is not a key of a memory; write `{key.lower()}`"
         for key in _KEY.findall(memory.extra)

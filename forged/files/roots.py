@@ -139,7 +139,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
 
 
 def _roots_of_layout(found: GitLayout) -> tuple[Root, ...]:
-    """Return the repo roots that a work tree sees: the main worktree, and a store shared in git if any."""
+    """Return a work tree's repo roots: the main worktree or itself, and a store in git if any."""
     main = Root(found.main or found.top, Scope.REPO)
     if not found.common or not is_git_directory(found.common):
         return (main,)

@@ -43,7 +43,7 @@ def scan(
     pause: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Snapshot:
-    """Scan the folders of a root into a snapshot; only files that changed since `previous` are read.
+    """Scan a root's folders into a snapshot, `previous` if unchanged; only changed files are read.
 
     Args:
         root: its first folder wins between files that are equally new.

@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def unread(self) -> tuple[Problem, ...]:
-        """Return the files and directories whose text is missing from answers."""
+        """Return the problems of files and directories whose text is missing from answers."""
         return tuple(each for each in self.problems if each.loses)
 
 

@@ -93,7 +93,7 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def open_to_write(self, folder: str = "") -> Iterator[tuple[int, atomic.Owner | None]]:
-        """Open a folder of memories, created if missing; yield it with the owner of new files.
+        """Open a memory folder for the block, created if missing; yield it and new files' owner.
 
         The default is the folder of new memories. Raises OSError, StoreError.
         """
@@ -147,7 +147,7 @@ class MemoryStore:
         return path
 
     def rewrite(self, path: str, data: bytes, *, expected: str) -> None:
-        """Replace the bytes of a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
+        """Replace the bytes of a file atomically; StoreError if its SHA-256 is not `expected`."""
         folder, name = os.path.split(path)
         way = atomic.PathOpener(makes=False)
         with atomic.explained(f"cannot write {path}"), self._open_folder(folder, way) as directory:

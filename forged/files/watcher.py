@@ -173,7 +173,7 @@ class Watcher:
         return fresh
 
     def _unwatched_tops(self, old: _Watches | None) -> tuple[str, ...]:
-        """Return the tops of roots whose directories are not all watched."""
+        """Return the tops of roots, not polled ones, with directories that the old watches miss."""
         there = old.watched if old is not None else frozenset()
         return tuple(
             root.top

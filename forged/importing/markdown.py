@@ -139,7 +139,7 @@ class _StatementCollector:
             self._add_statement(MarkdownStatement(said, block.first, block.last))
 
     def _append_code(self, block: MarkdownBlock) -> None:
-        """Append code to the last statement, or add it as one if the whole gets too long."""
+        """Append code to the last statement, or add it alone if the whole would be too long."""
         before = self._statements[-1]
         longer = f"{before.text}\n{block.text}"
         if len(longer) + len(before.said) - len(before.text) > MOST_CHARS:

@@ -77,7 +77,7 @@ def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Sour
 
 
 class Walk:
-    """Iterates over the wanted files below a folder within limits, by name; `left` has those skipped."""
+    """Iterable of the wanted files below a folder, read within limits; `left` has those skipped."""
 
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
         """Take `wanted`, which returns the size limit for a path below the top, or 0."""
@@ -106,7 +106,7 @@ class Walk:
                 yield from self._files_of_entry(entry, where, most)
 
     def _files_of_folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
-        """Yield a subfolder's wanted files; skip `.forge` and `.git` unless memories are read."""
+        """Yield a subfolder's files; skip `.forge`, `.git`, `build`... unless memories are read."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedPart(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:

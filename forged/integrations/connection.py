@@ -84,7 +84,7 @@ def owns_service(machine: Machine) -> bool:
 
 
 def record_service(machine: Machine, *, installed: bool) -> None:
-    """Record in setup's file if setup has installed systemd's units, which a removal then uninstalls."""
+    """Note for a later removal that setup has, or has not, `installed` the systemd units."""
     _make_data_folder(machine)
     record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
 

@@ -29,7 +29,7 @@ class SettingsEntry(msgspec.Struct, frozen=True):
 
 
 class UnfitSettings(ValueError):  # noqa: N818 - reads as the state it names
-    """An agent's settings have no place for forged's entries: another type, or the key is taken."""
+    """Raised if settings have no place for forged's entries: another type, or the key is taken."""
 
 
 def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, tuple[Path, ...]]:

@@ -58,7 +58,7 @@ def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tup
 
 
 def keys(machine: Machine) -> tuple[str, ...]:
-    """Return the names of the environment variables with API keys that are set; their values are not read."""
+    """Return which of two known variables with API keys are set, by name, without the keys."""
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 

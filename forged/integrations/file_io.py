@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 20
 
 
 class IntegrationError(ForgedError):
-    """An agent could not be connected or disconnected; the message is the reason and the next step."""
+    """Raised if an agent cannot be connected or disconnected; the message has reason and remedy."""
 
     code = "unavailable"
 

@@ -21,7 +21,7 @@ _DEEPEST = 100
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as the state it names
-    """A text cannot be parsed, even as JSON with comments; the message names the line."""
+    """Raised if a text cannot be parsed, even as JSON with comments; the message names the line."""
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
         return np.vstack([self.dropped_axes, self.query_mean, self.passage_mean])
 
     def scales(self, products: Vectors) -> NDArray[np.float32]:
-        """Return each row's inverse length without mean and axes, from its products; 0 if none remains."""
+        """Return each row's inverse length without mean and axes, by its products; 0 if none."""
         along = products[:-2] - (self.dropped_axes @ self.passage_mean)[:, None]
         square = 1 - 2 * products[-1] + self.passage_mean @ self.passage_mean
         square -= np.einsum("ij,ij->j", along, along)
@@ -122,7 +122,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return Calibration(self.baseline, self.products, self.scales, best, holders)
 
     def after_edit(self, places: NDArray[np.int64], index: DenseIndex) -> Calibration:
-        """Return the calibration of an index after an edit: row i was `places[i]`, or is new at -1.
+        """Return an edited index's calibration, updated or new; row i was `places[i]`, -1 if new.
 
         The cost is that of the new rows, unless a row is gone that was the best of a message.
         """
@@ -163,7 +163,7 @@ def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
 def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
-    """Cache an edited index's calibration, derived from `before`'s or new; skip another model's.
+    """Cache an edited index's calibration, from `before`'s or new; skip an index of another model.
 
     Row i of the index was row `places[i]` of `before`, or is new at -1.
     """
@@ -171,7 +171,7 @@ def carry_calibration(
 
 
 def thin_calibration(before: DenseIndex | None, index: DenseIndex, baseline: Baseline) -> None:
-    """Cache a calibration for an index that is `before` with more rows missing; skip another model's."""
+    """Cache the calibration of `index`: `before` with more rows missing; skip another model's."""
     _calibrate(before, index, baseline, lambda known: known.after_removal(index))
 
 
@@ -181,7 +181,7 @@ def _calibrate(
     baseline: Baseline,
     derive: Callable[[Calibration], Calibration],
 ) -> None:
-    """Cache an index's calibration, derived from that of `before` or computed; skip another model's."""
+    """Cache an index's calibration, from `before`'s or new; skip an index of another model."""
     if not index.vector_count or not baseline.fits(index):
         return
     known = None if before is None else _cached_calibration(before, baseline)

@@ -46,12 +46,12 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         return self.members.get(self.head(memory_id), (memory_id,))
 
     def is_head(self, memory_id: str) -> bool:
-        """Return True if no memory replaces this one."""
+        """Return True if the memory is its chain's head, one of a fork's heads, or in no chain."""
         head = self.head(memory_id)
         return head == memory_id or memory_id in self.concurrent_heads.get(head, ())
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
-        """Return those of `memories` that no other memory replaces: the heads of their chains."""
+        """Return the `memories` that are in no chain or head theirs; a fork has several heads."""
         gone = {each for each, head in self.head_of.items() if each != head}.difference(
             *self.concurrent_heads.values()
         )
@@ -144,7 +144,7 @@ def _chain_flags(
 def follow_links(
     seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
 ) -> list[_Key]:
-    """Return at most `limit` keys that links reach from `seeds` in `depth` steps, nearest first.
+    """Return at most `limit` other keys within `depth` link steps of `seeds`, nearest first.
 
     A key is any value that identifies a memory. `neighbours` yields the keys that a memory links to and
     leaves out missing ones. At most `limit` keys are returned, so that one hub does not fill the answer.

@@ -114,7 +114,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [UNGATED] * count if odds is None else [*map(_to_deviations, self._best_with_message(odds))]
 
     def _best_with_message(self, values: NDArray[np.floating]) -> list[float]:
-        """Return each row's best value of all queries, averaged with that of the user's own message."""
+        """Return each row's best value over queries, averaged with the message's value if known."""
         best, message = values.max(axis=0).astype(np.float64), self.found.message
         typical = best if message is None or len(values) == 1 else (best + values[message]) / 2
         result: list[float] = typical.tolist()
@@ -163,7 +163,7 @@ def _joint_evidence(
 
 
 def _word_evidence(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
-    """Return the evidence of a request by words: as deviations above an unrelated message."""
+    """Return a request's evidence by words, in standard deviations; `UNGATED` without odds."""
     if odds is None:
         return UNGATED
     return _to_deviations(float(_weigh_queries(found, clip_odds(odds.best(indexes))).mean()))
@@ -431,7 +431,7 @@ def _decide_each(
 
 
 def label_confidence(gate_score: GateScore, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
-    """Return candidates with the label of their evidence in `admitted_as`; unchanged without a gate."""
+    """Return candidates with their evidence's label in `admitted_as`; unchanged if `UNGATED`."""
     if gate_score.evidence == UNGATED:
         return list(candidates)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
@@ -454,7 +454,7 @@ def _is_near(evidence: float, least: float) -> bool:
 
 
 def may_follow(gate_score: GateScore, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
-    """Return True to follow a link: enough evidence of its target or its source, or no gate."""
+    """Return True to follow a link: its target has enough evidence, its source much, or no gate."""
     if gate_score.evidence == UNGATED:
         return True
     has_some = _is_near(gate_score.evidence_of(*target), least)

@@ -65,7 +65,7 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
         return msgspec.structs.replace(self, gone=gone)
 
     def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
-        """Return the start and the number of the postings of each wanted term; 0 for an unknown term."""
+        """Return start and number of each wanted term's postings; an unknown term's number is 0."""
         at = find_terms(self.terms, wanted)
         start = self.offsets[at]
         return start, np.where(at < 0, 0, self.offsets[at + 1] - start)

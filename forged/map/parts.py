@@ -51,7 +51,7 @@ def _epoch_seconds(created_at: str) -> int:
 
 
 def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
-    """Return True for each text that is Chinese, Japanese or Korean by its characters."""
+    """Return a mask: True for each text that is over a fifth Chinese, Japanese or Korean."""
     return np.fromiter(map(is_cjk, texts), np.bool_)
 
 

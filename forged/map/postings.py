@@ -191,7 +191,7 @@ def _offsets(frequency: NDArray[np.integer]) -> Ints:
 def _insertion_points(
     rows: Ints, low: NDArray[np.int64], high: NDArray[np.int64], wanted: Ints
 ) -> NDArray[np.int64]:
-    """Bisect many ascending stretches `rows[low:high]` at once, each for its own wanted row."""
+    """Return the insertion point of each wanted row in its ascending stretch `rows[low:high]`."""
     low, high = low.copy(), high.copy()
     while len(unsure := np.flatnonzero(low < high)):
         middle = (low[unsure] + high[unsure]) // 2

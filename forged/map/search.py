@@ -141,7 +141,7 @@ def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[sli
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A found memory, the head of its chain, with older versions, scores and the gate's decision.
+    """One search result: the head of a found chain, its older versions, scores, gate decision.
 
     `cosine` is the best raw one, None without a vector. `lexical` is the best BM25 as a share of the
     attainable, None if no word matches. Both and `score` are of the best version, which is `row` of a map.
@@ -227,7 +227,7 @@ def search_maps(
 
 
 def _shares(count: int, message: int | None, continued: int | None) -> Vectors | None:
-    """Return query weights: half each for message and text that it continues; None without one."""
+    """Return query weights: half each for message and continued text; None if either is missing."""
     if continued is None or message is None:
         return None
     shares = np.zeros(count, np.float32)
@@ -310,7 +310,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _scores(self) -> Scores:
-        """Score of each row for each query by words and vectors, higher for dates that the query names."""
+        """Score of each row by query: plain cosines or, with words, raised for dates it names."""
         bm25 = self._cued_bm25
         if bm25 is None:
             return _NO_SCORES if self.cosines is None else self.cosines.raw
@@ -358,7 +358,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return standardised(best, np.flatnonzero(cosines.missing))
 
     def _centred_cosines(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
-        """Return centred cosines of the rows, which the caller may change, and of the cues."""
+        """Return cosines of rows and of cues, centred if there are enough vectors for a centre."""
         of_cues = [each.raw for each in cosines.cued]
         if self._centre is None:
             return cosines.raw.copy() if of_cues else cosines.raw, of_cues
@@ -371,7 +371,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return centred, cued
 
     def _unit_rows(self, columns: Columns) -> Vectors | None:
-        """Return unit vectors of some columns, (c, d), centred if all are; zero without a vector."""
+        """Return unit vectors of columns, (c, d), centred if a centre is known; zero if missing."""
         if self.cosines is None:
             return None
         rows = np.zeros((len(columns), self.cosines.queries.shape[1]), np.float32)

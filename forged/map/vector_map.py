@@ -175,7 +175,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
 
 def occasions(created: Seconds) -> Ints:
-    """Return an occasion number for each memory, shared by those made within an hour of one another.
+    """Return an occasion number for each memory: one for a run with gaps of at most an hour.
 
     Such memories are mostly about one subject. Memories without a date, and those of a run of more than 50,
     have a number of their own.
@@ -198,7 +198,7 @@ def _creation_times(part: MapPart) -> Seconds:
 def newest_page(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
-    """Return up to `count` memories with their maps, from place `start` of rows, newest first.
+    """Return up to `count` memories of the rows, newest first from place `start`, with their maps.
 
     Only rows in the page or at its edges are parsed to the nanosecond, which takes 30 ms for 10,000.
     """

@@ -178,7 +178,7 @@ class LayerBuilder:
         return {key: held[key] for key in self._left_out if key in held}
 
     def drop_outdated(self, *, renew: bool, retry: bool) -> bool:
-        """Drop outdated vectors, or all by `renew`; return True if any texts are to be embedded."""
+        """Drop outdated vectors, or all by `renew`; return True if texts may need embedding."""
         if self.vectors is None or self.queue is None:
             return False
         if retry:
@@ -419,7 +419,7 @@ class Builder:
         self._renew = True
 
     def pack_source(self) -> PackSource | VectorPack | None:
-        """Return the vectors of the map's texts, to be packed for another daemon."""
+        """Return the main model's vectors, to be packed for another daemon; None without any."""
         return self._main.pack_source(pack_name(self.store.root))
 
     @property
@@ -549,10 +549,10 @@ class Builder:
         return queue.identity.refusal
 
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
-        """Freeze the next map from a draft and the known vectors. Runs in a thread.
+        """Freeze a draft and known vectors into the next map; None while it lacks needed vectors.
 
-        Without a lexical index a memory without a vector cannot be found, so its older text is kept. Returns
-        None when there is no older map either.
+        Runs in a thread. Without a lexical index a memory without a vector cannot be found, so its older
+        text is kept. Returns None when there is no older map either.
         """
         complete = {
             layer: not layer.still_missing(layer_draft) for layer, layer_draft in draft.layer_drafts.items()

@@ -155,7 +155,7 @@ class RootIndex:
         return self.generations.wanted
 
     def _begin_unless_current(self) -> None:
-        """Let the next build begin, unless one that shows all marks is under way."""
+        """Let the next build begin, unless one that shows all marks has begun already."""
         if self.generations.building < self.generations.wanted:
             self.marked.set()
 
@@ -292,7 +292,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.notify_waiters()
 
     async def _build(self, index: RootIndex, files: frozenset[str]) -> ProviderError | None:
-        """Scan, draft, embed, swap; return a second model's error to retry, raise the first's."""
+        """Build and swap in a map; return a second model's error to retry, raise the main one's."""
         if not index.progress.error:  # a failure is shown until a build succeeds
             index.progress.state = "building" if index.map is not None else "loading"
         self.events.publish(BuildEvent("scanning", index.root.top, generation=index.generations.building))
@@ -308,7 +308,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return None if waits is None or waits.reason == "held" else waits
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> MapDraft | None:
-        """Draft the next map in a thread and save trust; ask for a rescan if a file is being changed."""
+        """Return the next map's draft, None if current; save trust, rescan soon if files change."""
         draft = await asyncio.to_thread(index.builder.draft, files)
         if self.trust is not None:
             await self.trust.save()
@@ -317,7 +317,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return draft
 
     async def _embed_and_swap(self, index: RootIndex, draft: MapDraft) -> Errors:
-        """Embed a draft's missing texts, model by model, swap maps in meanwhile; return the errors."""
+        """Embed a draft's missing texts, swap maps in meanwhile; return errors by model queue."""
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
         obstacles = {each: await each.obstacle((index.root.top,)) for each in draft.lacking}
@@ -401,7 +401,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return newer
 
     async def _swap(self, index: RootIndex, draft: MapDraft) -> Errors:
-        """Freeze a draft and make it the root's map by one assignment; report it. Returns no errors."""
+        """Make a draft the root's map and report it, if it can be shown yet. Returns no errors."""
         goal = index.generations.building
         new = await asyncio.to_thread(index.builder.finish, draft, goal)
         if new is None:

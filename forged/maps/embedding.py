@@ -60,11 +60,11 @@ def text_hash(text: str) -> bytes:
 
 
 class ModelReplacedError(ProviderError):
-    """Another model answers under the name: the vectors so far belong to no map."""
+    """Raised if another model begins to answer under the name: the vectors so far fit no map."""
 
 
 def _outage_error(embedder: Embedder) -> ProviderError | None:
-    """Return the error of an endpoint that is in an outage and should be left alone for now, if it is."""
+    """Return the error of an endpoint that may not be called yet after failures; else None."""
     outage = embedder.health.outage() if embedder.health is not None else None
     return outage.error() if outage is not None and outage.wait_s > 0 else None
 
@@ -181,7 +181,7 @@ class EmbeddingQueue:
         return sum(count for _, count in self._done) / max(min(now - self._since, _WINDOW_S), 1e-3)
 
     def count_done(self, count: int) -> None:
-        """Count finished texts for the rate."""
+        """Count finished texts for the rate; the first ones of all only start the clock."""
         if self._since is None:
             self._since = self._clock()
         else:
@@ -415,7 +415,7 @@ class EmbeddingRun:
     async def _embed_once(
         self, part: Chunk, within_s: float, purpose: Purpose | None = None
     ) -> ProviderError | None:
-        """Embed a chunk by one call; return the error if a text may have caused it, else raise it."""
+        """Embed a chunk by one call, or return an error that a text may cause; raise others."""
         texts, until = [text for _, text in part], time.monotonic() + within_s
         try:
             rows = await self._embedder.embed(texts, purpose=purpose or self._suspect, deadline=until)
@@ -497,7 +497,7 @@ class BaselineLearner:
             self._learning.add_done_callback(log_failure)
 
     def try_again(self) -> None:
-        """Compute the baseline again if it failed for a passing reason, as the endpoint answers now."""
+        """Start to compute the baseline again, if the last attempt failed for a passing reason."""
         if self._problem in _PASSES:
             self.learn()
 

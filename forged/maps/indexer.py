@@ -89,7 +89,7 @@ class Indexer:
         )
 
     def queue_of(self, text: str) -> EmbeddingQueue | None:
-        """Return the embedding queue of the model that embeds a text, if there is one."""
+        """Return the embedding queue of the model that embeds a text; None without a model."""
         return self.second if self.second is not None and self.second.takes(text) else self.queue
 
     def _obstacle(self) -> str:
@@ -172,7 +172,7 @@ class Indexer:
         return None if index is None else index.builder.snapshot
 
     async def refresh(self, top: str) -> None:
-        """Rescan the roots in use at a path; wait at most 5 s for each until its map shows the files."""
+        """Rescan roots in use at a path; wait up to 5 s for each until a build ends or shows it."""
         for root, index in list(self._roots.items()):
             if root.top == top:
                 await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)

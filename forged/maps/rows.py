@@ -41,7 +41,7 @@ class RowChanges(msgspec.Struct, frozen=True, eq=False):
 
 
 def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> RowChanges:
-    """Compare the memories `old` and `new`, both ordered by id; return which rows stay or are new."""
+    """Compare memories `old` and `new`, both ordered by id; return rows kept, added or redated."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}

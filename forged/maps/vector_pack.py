@@ -42,7 +42,7 @@ if hasattr(os, "memfd_create"):
 
 
 class UnusablePack(ForgedError):  # noqa: N818 - reads as the state it names
-    """A pack cannot be read, or vectors cannot be packed."""
+    """Raised if a pack cannot be read, or vectors cannot be packed."""
 
 
 class PackLabel(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class VectorPack:
     """Sealed vectors of a root, to be read; their memory is freed with the last reference to a row."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take over a descriptor; it is closed with the pack, and at once if that is unusable."""
+        """Take over a descriptor, closed with the pack; close it at once and raise if unusable."""
         self.descriptor = descriptor
         try:
             self._memory = _map_memory(descriptor)
@@ -187,7 +187,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _newest_dimension(pack_source: PackSource) -> int:
-    """Return the dimension of the newest vectors; one model makes them all."""
+    """Return the dimension of the first index, without one that of the first fresh vector, or 0."""
     indexes = (
         pack_part.dense.dimension for pack_part in pack_source.pack_parts if pack_part.dense is not None
     )

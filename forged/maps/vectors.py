@@ -29,7 +29,7 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: the `live` index, recent rows, copies of retired rows.
+    """Vectors of one root and model by text hash: the `live` index, recent rows, retired copies.
 
     As many retired rows are kept as are live, so that switching a branch back and forth costs nothing.
     """
@@ -42,7 +42,7 @@ class VectorCache:
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
-        """Return the unit row of a text hash, shape (dimension,), if it is known."""
+        """Return the unit vector of a text hash, shape (dimension,); None if it is not known."""
         row = self._row_of.get(key)
         if row is not None and self.live is not None:
             return self.live.row(row)
@@ -62,7 +62,7 @@ class VectorCache:
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
     def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make `index` the live one, with a row for each of `keys`; retire rows of the index before."""
+        """Make `index` the live one, with a row for each of `keys`; retire older rows not in it."""
         known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
         left = self._recent
@@ -238,7 +238,7 @@ class KnownVectors:
         return PackPart(pack_part.hashes, None) if is_older else pack_part
 
     def _from_pack(self, key: bytes) -> Vectors | None:
-        """Return a text's vector in the pack, once it is certain that the same model answers."""
+        """Return a text's vector in the pack; None until the same model is known to answer."""
         if self._vector_pack is not None and self._unpacked is None and self._identity.is_certain:
             self._open_pack(self._vector_pack)
         return None if self._unpacked is None else self._unpacked(key)
@@ -274,5 +274,5 @@ class KnownVectors:
 
 
 def _first_found(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
-    """Return the vector of a text from the first cache that has it."""
+    """Return the vector of a text by hash from the first cache that has it; else None."""
     return next((held for cache in caches if (held := cache.get(key)) is not None), None)

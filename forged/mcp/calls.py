@@ -43,7 +43,7 @@ _HITS = 10
 
 
 class CallError(Exception):
-    """A tool call failed; the message tells the agent why. `off`: the user has switched memory off."""
+    """Raised if a tool call fails; the message tells the agent why. `off`: memory is switched off."""
 
     def __init__(self, message: str, *, off: bool = False) -> None:
         super().__init__(message)

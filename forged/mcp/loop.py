@@ -75,7 +75,7 @@ def _reserve_stdout(stdout: int) -> io.FileIO:
 
 
 def _skip_line(lines: BinaryIO, line: bytes) -> None:
-    """Read the rest of a line that is too long."""
+    """Read and drop the rest of a line that is too long."""
     while line and not line.endswith(b"\n"):
         line = lines.readline(LONGEST)
 
@@ -163,7 +163,7 @@ class Bridge:
             self._send(messages.request_line(_ROOTS, "roots/list"))
 
     def _take_roots(self, message: JsonRpcMessage) -> None:
-        """Store the first folder in the agent's answer to `roots/list`, as the workspace of later calls."""
+        """Store the first folder in the agent's answer to `roots/list`, as later calls' default workspace."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))

@@ -15,7 +15,7 @@ NO_RESOURCE = -32002
 
 
 class MessageError(Exception):
-    """An error answer to a message; `number` is the id of the message, if that is known."""
+    """Raised to answer a message with an error; `number` is the id of the message, if that is known."""
 
     def __init__(self, code: int, message: str, number: str | int | None = None) -> None:
         super().__init__(message)

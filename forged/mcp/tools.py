@@ -180,7 +180,7 @@ PROMPTS = (
 
 
 def recall_prompt(topic: str) -> Json:
-    """Return the MCP prompt `recall`: the agent searches memories on a topic, then sums them up."""
+    """Return the MCP prompt `recall`, which asks the agent to search memories on a topic and sum up."""
     text = (
         f"Recall what memory holds about: {topic}\n\n"
         "Call search_memories with up to five sentences that a helpful memory about this might contain, and "
@@ -192,7 +192,7 @@ def recall_prompt(topic: str) -> Json:
 
 
 class WrongToolArgument(Exception):  # noqa: N818 - reads as its subject
-    """An invalid argument of an MCP tool call; the agent gets the message as the tool's result."""
+    """Raised for an invalid argument of an MCP tool call; the agent gets the message as its result."""
 
 
 def checked_arguments(tool: Json, given: object) -> Json:

@@ -24,7 +24,7 @@ _PAUSE_S = 0.0005
 
 
 async def sweep_absent_daily(memories: MemoryParts) -> None:
-    """Once a day erase the rows of memories missing for many days, until cancelled. Raises nothing."""
+    """Erase rows of memories whose files are missing for many days: once a day until cancelled."""
     wait_s = _AFTER_S
     while True:
         await asyncio.sleep(wait_s)

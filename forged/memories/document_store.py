@@ -145,7 +145,7 @@ async def find_documents(memories: MemoryParts, place: Workplace, name: str) -> 
 
 
 async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> tuple[bool, int]:
-    """Remove documents from files and server; return True if the server waits, and a generation."""
+    """Remove documents from disk and server; return (server's removal waits, generation)."""
     waits = await _remove_from_server(memories, [each.document_id for each in found.records], found.server)
     if not found.ids:
         return waits, found.index.generations.visible
@@ -167,9 +167,9 @@ def _server_documents(shared: SharedServer) -> ServerDocuments:
 async def send_to_server(
     memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
-    """Send a document's pieces to the team's server, if any; remove older documents of its source.
+    """Send a document's pieces to the team's server, remove older documents; return the state.
 
-    Returns the state on the server: there, waits, or the reason of a failure; "" without a server.
+    The state is there, waits, or the reason of a failure; "" without a server.
     """
     shared = memories.documents_server
     if shared is None or not pieces:

@@ -119,7 +119,7 @@ async def ingest(
 
 
 def check_attributes(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
-    """Check an agent id and metadata, also for secrets; return them as attributes of each piece."""
+    """Check agent id and metadata (also for secrets); return a patch. Raises InvalidRequest."""
     if agent_id and AGENT_ID.fullmatch(agent_id) is None:
         raise InvalidRequest(f"{agent_id[:80]!r} is no agent's id")
     if problem := metadata_problem(metadata):
@@ -178,7 +178,7 @@ def _refusal(asked: Document) -> str:
 async def _write_document(
     memories: MemoryParts, index: RootIndex, made: _PlannedDocument, patch: FactsPatch
 ) -> tuple[DocumentOutcome, int]:
-    """Write a document's missing pieces, share them, remove replaced ones; return outcome, generation."""
+    """Write a document's missing pieces; if none failed, share all, remove old; return outcome."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, patch=patch) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]

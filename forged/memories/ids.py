@@ -142,7 +142,7 @@ def check_changeable(scope: str) -> None:
 
 
 def find_in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-    """Find memories by id or unique prefix in the maps of a view; each root may have one of that id."""
+    """Find an id or unique prefix in a view; return map and memory for each scope that has it."""
     wanted = one_form(wanted)
     if found := view.find(wanted, scope) or view.find(f"mem_{wanted}", scope):
         return found

@@ -86,9 +86,9 @@ async def prepare(
     terms: ImportTerms,
     check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
-    """Scan the root, prepare an import's drafts without writing; `check` raises for invalid ones.
+    """Prepare an import without writing: drafts to write, and outcomes of refused or known ones.
 
-    A draft for which it raises InvalidRequest or SecretFound gets the outcome `refused`.
+    A draft for which `check` raises InvalidRequest or SecretFound gets the outcome `refused`.
     """
     await memories.trust.wait_until_open()
     index = open_root(memories, place, terms.scope)
@@ -140,7 +140,7 @@ def _existing_memories(seen: RootOnDisk) -> _ExistingMemories:
 def _prepare_draft(
     asked: ImportedDraft, terms: ImportTerms, there: _ExistingMemories, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest | ImportOutcome:
-    """Prepare one draft to be written, or return its outcome if it is refused or exists already."""
+    """Return the request to write a draft, or its outcome if refused, secret or there already."""
     try:
         new = _file_request(asked, terms) if asked.file else _text_request(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -159,7 +159,7 @@ def _prepare_draft(
 def _without_forgotten(
     made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
 ) -> list[WriteRequest | ImportOutcome]:
-    """Replace forgotten drafts, and later versions from before the forgetting, by outcomes."""
+    """Replace drafts of forgotten texts, and versions of them made before that, by outcomes."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
@@ -212,7 +212,7 @@ def _outcome_of(
 
 
 def _file_request(asked: ImportedDraft, terms: ImportTerms) -> WriteRequest:
-    """Prepare a complete memory file to be written as it is. Raises InvalidRequest."""
+    """Return the request to write a complete memory file as it is. Raises InvalidRequest."""
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
@@ -232,7 +232,7 @@ def _is_file_name(name: str) -> bool:
 def _text_request(
     asked: ImportedDraft, terms: ImportTerms, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest:
-    """Prepare a memory from the text and fields of a draft. Raises InvalidRequest."""
+    """Return the request to write a memory of a draft's text and fields. Raises InvalidRequest."""
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left without the text that is marked private")

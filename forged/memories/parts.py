@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 
 
 class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of the daemon that all verbs on memories share.
+    """Parts of the daemon (indexer, writer, trust, state, ...) that all verbs on memories share.
 
     `shared` is the team's server, if there is one.
     """

@@ -50,7 +50,7 @@ async def remove_memories(
         cut = await purge_texts(memories, contents)
 
     async def clean(gone: Sequence[str], root: RootIds) -> None:
-        """Remove all traces of the memories but their files."""
+        """Mark the texts as forgotten, and remove all traces of the memories but their files."""
         nonlocal cut
         await state.forgotten.add(top, gone, ids)
         await state.removal.forget(root, ids, gone)
@@ -187,7 +187,7 @@ async def removal_targets(
     """
 
     async def in_trash(*, whole: bool) -> tuple[RootIndex, tuple[str, ...]] | None:
-        """Return root and ids of a memory in the trash, or None; `whole`: only by its complete id."""
+        """Return root and ids of a memory in the trash, or None; raise if there without `erase`."""
         held = await asyncio.to_thread(memories.writer.trash.held, time.time())
         if whole and not any(is_complete_id(wanted, each.memory.id) for each in held):
             return None
@@ -231,9 +231,9 @@ def removed_together(
 
 
 def newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
-    """Return the memories of the newest captured turn that no later turn has replaced, for an undo.
+    """Return, for an undo, the unreplaced memories of the newest captured turn that has any.
 
-    Removing those would break the chain and revive what they had replaced.
+    Removing replaced ones would break the chain and revive what they had replaced.
     """
     standing = [
         (home, found)

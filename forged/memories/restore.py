@@ -201,7 +201,7 @@ async def check_exists(memories: MemoryParts, place: Workplace, memory_id: str, 
 
 
 async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
-    """Restore entries of one root and their table rows; their texts may be captured again."""
+    """Restore a root's trash entries and rows, allow their texts again; return the generation."""
     rows = {each.note.id: each.note.rows for each in some}
     await memories.state.removal.restore_rows(index.root.top, rows)
     intent = await memories.writer.restore(index, some)
@@ -220,7 +220,7 @@ def _root_and_identity(each: TrashEntry) -> tuple[Root, str]:
 
 
 def _removed_with(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
-    """Return the entries removed with a memory, oldest first; none if it is not there."""
+    """Return the entries removed with a memory, oldest version first; none if it is not there."""
     found = removed_together(there, {each.note.top for each in there}, memory_id, scope)
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
@@ -241,7 +241,7 @@ async def resume(memories: MemoryParts) -> None:
 
 
 async def _resume_one(memories: MemoryParts, intent: Intent) -> None:
-    """Finish one interrupted removal, move or restore, unless its folder is another one now."""
+    """Finish one interrupted removal, move or restore, unless its folder is gone or replaced."""
     intents = memories.state.intents
     if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
         logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))

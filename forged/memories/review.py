@@ -32,7 +32,7 @@ def proposals(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, .
 
 
 async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
-    """Return the proposals for a workspace, without those of another folder at one of its paths."""
+    """Return a workspace's proposals, without those for a folder no longer at its path."""
     waiting = proposals(memories, place)
     gone = await asyncio.to_thread(elsewhere, [(each.root, each.identity) for each in waiting])
     return tuple(each for each in waiting if (each.root, each.identity) not in gone)
@@ -41,7 +41,7 @@ async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[Decid
 def find_proposals(
     waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool
 ) -> list[DecidedMemory]:
-    """Return the proposals that ids or prefixes name; with `again`, missing ones are skipped."""
+    """Return the proposals that ids or prefixes name; a missing one raises, unless `again`."""
     by_id = {each.memory.id: each for each in waiting}
     found: dict[str, DecidedMemory] = {}
     for name in names:
@@ -81,7 +81,7 @@ def with_scope(proposal: DecidedMemory, place: Workplace, scope: str) -> Decided
 async def keep_proposal(
     memories: MemoryParts, proposal: DecidedMemory, text: str, *, allow_secret: bool
 ) -> None:
-    """Save a proposal as a memory, with another text if given; log the decision and drop the proposal."""
+    """Save a proposal as a memory, with a new text if given; take it off the review list."""
     memory = await _write_proposal(memories, proposal, text, allow_secret=allow_secret)
     memories.state.capture_log.decide(
         proposal.memory.id, memory.content, memory_id=memory.id, root=proposal.root

@@ -145,7 +145,7 @@ async def _next_version(
     allow_secret: bool,
     key: str,
 ) -> tuple[Written, str]:
-    """Write the result of `changed` for the newest version; try again if another one is newer then."""
+    """Write `changed` of the newest version, retried on conflict; return the result with notes."""
     for tries_left in reversed(range(_TRIES)):
         at, named = await find_on_disk(memories, place, memory_id, scope)
         base = at.base(named)
@@ -167,7 +167,7 @@ async def _next_version(
 
 
 async def _earlier_result(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
-    """Return the result of an earlier request with this key, None if there was none."""
+    """Return the result of an earlier request with this key; None if unknown or without a file."""
     await memories.state.wait_until_open()
     try:
         known = await memories.state.requests.of(key)
@@ -210,7 +210,7 @@ def _as_next_version(wanted: Memory, base: Memory) -> Memory:
 
 
 async def rehash_evidence(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
-    """Return evidence with the current hashes of its files, without missing files."""
+    """Return evidence with the current hashes of its files, without missing or unfit files."""
     found: list[Evidence] = []
     for each in evidence:
         try:

@@ -136,16 +136,16 @@ class Completion(msgspec.Struct, frozen=True):
     message: str = ""
 
     def error(self) -> ProviderError:
-        """Return the failure as an error, for a caller that needs an answer."""
+        """Return the failure as a ProviderError, for a caller that needs an answer."""
         return ProviderError(self.message, reason=self.failure)
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors, by an endpoint or in this process; safe on one event loop."""
+    """Interface: turns texts into unit vectors, at an endpoint or in process, on one event loop."""
 
     @property
     def key(self) -> str:
-        """Return the identity of the vectors: endpoint, model and prefixes. Equal keys, equal vectors."""
+        """Return the identity of the vectors: model, its endpoint or engine, and prefixes."""
         ...
 
     @property
@@ -155,7 +155,7 @@ class Embedder(Protocol):
 
     @property
     def chunk(self) -> int:
-        """Return the number of passages that a caller gives to each call of `embed`."""
+        """Return the number of passages that a caller should give to each call of `embed`."""
         ...
 
     @property
@@ -165,7 +165,7 @@ class Embedder(Protocol):
 
     @property
     def gives_layers(self) -> bool:
-        """Return True if the kind "layers" may be used: by the local model with one of its engines."""
+        """Return True if the kind "layers" may be used: only by the local model in onnxruntime."""
         ...
 
     @property
@@ -203,7 +203,7 @@ class Embedder(Protocol):
 
 
 class ChatModel(Protocol):
-    """Completes prompts, by an endpoint or a program."""
+    """Interface of a chat model, which completes prompts, by an endpoint or a program."""
 
     @property
     def health(self) -> EndpointHealth | None:

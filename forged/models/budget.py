@@ -70,7 +70,7 @@ class Governor:
         return tuple(self._days.values())
 
     def admit(self, tokens: int, *, can_wait: bool = True) -> LimitReached | None:
-        """Take a slot for a call of about `tokens`, or return the limit that refuses it.
+        """Take a slot for a call of about `tokens`; return None, or the limit that refuses it.
 
         Calls per minute limit only calls with `can_wait`; an agent that waits for its memories cannot.
         """
@@ -108,7 +108,7 @@ class Governor:
 
     @contextlib.contextmanager
     def under_way(self, tokens: int) -> Iterator[None]:
-        """Count a call's estimated tokens while the body runs, so parallel calls keep the limit."""
+        """Count estimated tokens during a `with` block, so that parallel calls keep the limit."""
         self._under_way += tokens
         try:
             yield
@@ -128,7 +128,7 @@ class Governor:
         return datetime.fromtimestamp(now + _until_midnight(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def days(self, number: int) -> tuple[DayCost, ...]:
-        """Return the cost of the last days, today included: newest first, purposes in alphabetical order."""
+        """Return the costs of the last `number` days, today first, by day and purpose."""
         since = utc_day(self._clock(), back=number - 1)
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
@@ -166,7 +166,7 @@ class Governor:
 
 
 class GovernedChat:
-    """`ChatModel` for calls with a waiting caller: obeys the daily token limit and counts its use."""
+    """`ChatModel` around another, for a waiting caller: obeys the daily token limit, counts use."""
 
     def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
         self._model = model

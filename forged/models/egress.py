@@ -51,7 +51,7 @@ class EgressGuard:
         self._over_budget: OverBudget = _never_over_budget
 
     def configure(self, refuse: Refuse, over_budget: OverBudget, record: Record, metrics: Metrics) -> None:
-        """Set the refusals that are asked before each request, the record and the counters."""
+        """Set the functions that may refuse a request or record it, and the counters of secrets."""
         self._refuse, self._over_budget, self.record, self.metrics = refuse, over_budget, record, metrics
 
     async def refusal(self, tops: tuple[str, ...]) -> str:
@@ -63,7 +63,7 @@ class EgressGuard:
         return proxy_for(url, key, self._network)
 
     async def check(self, purpose: Purpose, texts: Sequence[str]) -> None:
-        """Check that neither a pause nor today's limit holds a request. Raises ProviderError: held, limit."""
+        """Raise ProviderError in a pause or, for ungoverned purposes, above today's token limit."""
         if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="held")
         if purpose.name not in GOVERNED and (reason := self._over_budget(estimate(*texts))):

@@ -52,7 +52,7 @@ R = TypeVar("R")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One POST request to an endpoint, with its texts, deadline and size limit.
+    """One POST request to an endpoint: texts, deadline, and size limit of the reply.
 
     `texts` come from a person, uncut. `fit` cuts each text that the egress guard returns, and `body` builds
     the request from them. `deadline` is `time.monotonic()` seconds, `cap` bytes of a reply, `never_retried`
@@ -71,7 +71,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A call after the egress guard: no error message may repeat `sent`, the texts as they leave."""
+    """A call, its body, and `sent`, its redacted texts, which no error message may repeat."""
 
     call: Call
     body: bytes
@@ -286,7 +286,7 @@ async def _read(response: httpx.Response, cap: int, seen: streams.StreamWatch | 
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, unsaid: SensitiveTexts) -> Fault:
-    """Return the fault of a failed exchange: `bad_reply` if the peer answered, but not in HTTP."""
+    """Return the fault of a failed exchange: `bad_reply` for invalid HTTP, else `unreachable`."""
     garbled = isinstance(error, httpx.RemoteProtocolError) and any(
         type(each).__module__.partition(".")[0] == "h11" for each in _error_chain(error)
     )

@@ -54,7 +54,7 @@ def _without_keys(text: str, keys: tuple[str, ...]) -> str:
 
 
 def _key_parts(key: str) -> Iterator[str]:
-    """Yield the parts of a key that no message may contain: runs of 5 characters, or all 4."""
+    """Yield the parts of a key that no message may contain: each 5 characters, or a key of 4."""
     if _SHORTEST <= len(key) < _PART_OF_A_KEY:
         yield key
     for at in range(len(key) - _PART_OF_A_KEY + 1):
@@ -68,21 +68,21 @@ def _has_key_part(word: str, parts: set[str]) -> bool:
 
 
 def _has_split_key(text: str, keys: tuple[str, ...]) -> bool:
-    """Return True if a longer part of a key is left, split by blanks or other characters."""
+    """Return True if 8 characters of a key are left, even if blanks or signs split them."""
     letters = _NO_LETTER.sub("", text.casefold())
     bare = (_NO_LETTER.sub("", key.casefold()) for key in keys)
     return any(key[at : at + _ECHO] in letters for key in bare for at in range(len(key) - _ECHO + 1))
 
 
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
-    """Return True if a stretch of the message, or a whole short text, comes from the sent texts."""
+    """Return True if a message repeats 8 characters, or a whole short text, that were sent."""
     message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
     own = list(_uncommon_words(message))
     return any(_is_quoted(message, own, " ".join(text.casefold().split())) for text in sent)
 
 
 def _is_quoted(message: str, own: list[tuple[int, int]], text: str) -> bool:
-    """Return True if the message has a stretch of a sent text that touches one of the words at `own`."""
+    """Return True if a message repeats 8 characters, or a short text, at a word of `own`."""
     if _SHORTEST <= len(text) < _ECHO:
         return text in message and any(message[start:end] in text for start, end in own)
     return any(

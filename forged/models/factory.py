@@ -184,7 +184,7 @@ def make_classifier(
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the API key of the classifier's endpoint, and the reason if no model or key is usable.
+    """Return the API key of the classifier's endpoint and "", or "" and the reason for none.
 
     It returns no model, because another process calls it, at the endpoint of `[llm]`. Blocks as
     `make_embedder` does.

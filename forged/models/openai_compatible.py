@@ -107,7 +107,7 @@ class OpenAICompatibleEmbedder:
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
-        """Embed texts in batches, halved if refused for size, in 60 s by default; blank texts are refused."""
+        """Return unit vectors, in batches halved if refused for size, within 60 s by default."""
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
         if not all(text.strip() for text in texts):
             raise ProviderError("a text to embed is blank", reason="bad_input")
@@ -148,7 +148,7 @@ class OpenAICompatibleEmbedder:
         deadline: float,
         tokens: int = _MAX_TEXT_TOKENS,
     ) -> Vectors:
-        """Embed a batch in one request, each text cut to `tokens`; record its use. Raises SizeRefused."""
+        """Return vectors of a batch by one request, texts cut to `tokens`. Raises SizeRefused."""
 
         def read(content: bytes) -> Vectors:
             rows = read_vectors(where, content, len(batch))
@@ -185,7 +185,7 @@ class OpenAICompatibleEmbedder:
 
 
 class EmptyStream(ProviderError):  # noqa: N818 - reads as the event it names
-    """Error for a stream that held nothing: llama_cpp.server's answer to a too long window."""
+    """Raised if a stream holds nothing, as llama_cpp.server answers a prompt that is too long."""
 
 
 class OpenAICompatibleChat:

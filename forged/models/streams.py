@@ -168,12 +168,12 @@ class StreamWatch:
 
 
 def is_stream(body: bytes) -> bool:
-    """Return True if a reply begins with events, and not with JSON."""
+    """Return True if the body of a reply begins with server-sent events, and not with JSON."""
     return body.removeprefix(_BOM).lstrip().startswith(_FIELDS)
 
 
 def error_in(body: bytes) -> bytes:
-    """Return the error event of a reply as an error body; empty if there is none."""
+    """Return the error event in the body of a streamed reply; empty without one or for JSON."""
     return _parse_all(body).error if b"error" in body and is_stream(body) else b""
 
 
@@ -214,7 +214,7 @@ async def stop_when(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]
 
 
 async def _expire_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
-    """Let the time limit expire when `seen`, called every 50 ms, returns True."""
+    """Let the limit expire when `seen`, called with an empty chunk every 50 ms, returns True."""
     while True:
         await asyncio.sleep(0.05)
         if seen(b""):

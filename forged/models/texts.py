@@ -34,12 +34,12 @@ def sendable(text: str) -> str:
 
 
 def clipped(text: str, tokens: int) -> str:
-    """Return a text cut to about so many tokens, between two characters."""
+    """Return a text cut at its end to about so many tokens, never within a character."""
     return text.encode()[: BYTES_PER_TOKEN * tokens].decode("utf-8", "ignore")
 
 
 def fitting(texts: list[str], most: int, tokens: int) -> int:
-    """Return how many of the first texts make one request within both limits; at least one."""
+    """Return how many of the first texts make one request by both limits; the first always fits."""
     count = spent = 0
     for text in texts[:most]:
         spent += estimate(text)

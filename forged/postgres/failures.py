@@ -36,7 +36,7 @@ _AWAY = ("57P01", "57P02", "57P03")
 
 @contextlib.contextmanager
 def translated(permission: str = "") -> Iterator[None]:
-    """Raise psycopg errors of this context as SharedError; `permission` is the text for a missing right."""
+    """Context that turns psycopg and OS errors into SharedError, with `permission` if denied."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:

@@ -74,7 +74,7 @@ class OwnerRows:
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Redact and write files whose row has the expected hash; return ids written, and ids refused."""
+        """Write files whose row has the expected hash, refuse any with secrets; return both ids."""
         rows = [self._row_of_change(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
             rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)

@@ -60,7 +60,7 @@ class LocalFiles(Protocol):
     """Interface to the files of a root for replication: scan, read, write, replace, forget."""
 
     async def look(self) -> FileVersions:
-        """Scan the root; return the file versions of all memories that count, by id."""
+        """Scan the root; return the file versions of all memories to synchronize, by id."""
         ...
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:

@@ -51,7 +51,7 @@ class RootFiles:
         self._memories: dict[str, Memory] = {}
 
     async def look(self) -> FileVersions:
-        """Scan the root; return the file versions of memories that count and have portable ids, by id."""
+        """Scan the root; return the file versions of all memories with portable ids, by id."""
         snapshot, _ = await self._trust.look(self._root)
         await asyncio.to_thread(self._store_snapshot, snapshot)
         return self._held

@@ -220,7 +220,7 @@ class SharedServer:
         least: float = 0.0,
         vectors: bool = False,
     ) -> Mapping[Scope, list[Stored]]:
-        """Return filtered rows nearest to a vector, for owners of shared scopes. Raises SharedError."""
+        """Return by shared scope the owners' rows nearest to a vector that pass the filters."""
         owners = {scope: owner for scope, owner in owners.items() if scope in self.scopes}
         if not owners:
             return {}

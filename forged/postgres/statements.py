@@ -136,7 +136,7 @@ def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = F
 
 
 def _assignment(column: str) -> str:
-    """Return the SQL to set a column in an upsert; with no new vector, equal text keeps the old."""
+    """Return the SQL to set a column in an upsert; equal text keeps its vector if none is given."""
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
@@ -153,7 +153,7 @@ def _forbidden_condition(here: ScopeTable) -> str:
 
 
 def _not_older_condition(here: ScopeTable) -> str:
-    """Return the SQL condition that a written row is not older; of equal times the larger hash wins."""
+    """Return the SQL condition that a row is not older (by time, then hash), "" if unversioned."""
     if not here.versions:
         return ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
@@ -161,7 +161,7 @@ def _not_older_condition(here: ScopeTable) -> str:
 
 @cache
 def settle_heads(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that updates which rows of an owner are heads and returns changed ids."""
+    """Return the statement that marks an owner's unreplaced rows as heads; returns changed ids."""
     here = TABLES[scope]
     name = table(scope, set_name)
     return f"""
@@ -174,7 +174,7 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def keep_newest(set_name: str = "") -> str:
-    """Return the statement that deletes all but the newest rows of a session."""
+    """Return the statement that deletes all rows of a session but its newest %(most)s."""
     name = table(Scope.SESSION, set_name)
     return f"""
         DELETE FROM {name} WHERE session_id = %(owner)s AND id IN (

@@ -27,7 +27,7 @@ ROOT = "shared"
 
 
 class SharedStore:
-    """Rows of some owners on the server, as the store of one recall; never written."""
+    """Rows of some owners on the server, as one recall's store; only counts of use are written."""
 
     scope = owner = ""
     name = ROOT
@@ -71,7 +71,7 @@ class SharedStore:
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """Return rows reached over entities of a question. Raises SharedError, ProviderError.
 
-        At most half of the result names the query's entities itself.
+        At most five of the rows name the query's entities themselves.
         """
         found = await self._shared.reached(
             self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops

@@ -38,7 +38,7 @@ _VERSIONED = (
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
-    """Columns of one scope's table; `owner` is a row's owner, "" if rows belong to everybody.
+    """Columns of one scope's table; `owner` is the owner's column, "" if rows belong to everybody.
 
     `columns` are written, including the owner. `versions`: rows replace one another; a recall sees heads and
     counts its answers.

@@ -29,7 +29,7 @@ class EmbeddingModel(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Address, login and shared scopes of a server; `url` has no password, `model` is of the main set."""
+    """Address, login and shared scopes of a server; `model` is that of the main set of tables."""
 
     url: str
     user: str = ""

@@ -48,7 +48,7 @@ class RowWriter:
         self._set = set_name
 
     async def put(self, rows: Sequence[Stored]) -> None:
-        """Write rows over those with their ids, grouped by owner; of two with one id only the later one."""
+        """Write rows over those with their ids, by owner; leave out forgotten and older ones."""
         last = {(row.scope, row.owner, row.id): row for row in rows}
         for owner, own in groupby(sorted(last.values(), key=_owner), key=_owner):
             for some in _batches(list(own)):

@@ -95,7 +95,7 @@ class PipelineRun:
         self._windows = [] if waiting is None else [(cutoff_before(waiting.until), waiting.until)]
 
     def join(self, deadline: float) -> None:
-        """Let another request of the turn wait for this run, until `deadline`."""
+        """Register another request of the turn, which waits for this run until `deadline`."""
         self._windows.append((cutoff_before(deadline), deadline))
 
     def is_past_cutoff(self) -> bool:
@@ -158,7 +158,7 @@ class Pipeline:
         return False
 
     async def run(self, ask: Ask, place: Workplace, pipeline_run: PipelineRun) -> Answer:
-        """Run one retrieval; continue up to 15 s past the deadline so that a retry finds the result."""
+        """Run one retrieval, up to 15 s past the deadline for a retry, and return its answer."""
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
@@ -220,7 +220,7 @@ class Pipeline:
     async def fall_back(
         self, ask: Ask, place: Workplace, reason: str, pipeline_run: PipelineRun
     ) -> Answer | None:
-        """Run `auto` without the failed model: the direct strategy if HyDE failed, else words alone."""
+        """Answer without the failed model: by message vectors if HyDE failed, else by words."""
         self._metrics.retrieve_fallbacks += 1
         if self._chat is None or ask.hypotheses or pipeline_run.embeds:
             return await self.by_words(ask, place, reason)
@@ -245,7 +245,7 @@ class Pipeline:
     async def embed(
         self, place: Workplace, view: View, queries: Sequence[str], limit: float, pipeline_run: PipelineRun
     ) -> QueryVectors:
-        """Return the queries' vectors, or none if no map has vectors to compare them with."""
+        """Return the queries' vectors; none without a model or if no store can compare them."""
         if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
         pipeline_run.embeds = True

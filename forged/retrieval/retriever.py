@@ -64,7 +64,7 @@ class CachedAnswer:
 
 
 class PipelineRuns:
-    """Pipeline runs under way, by turn; caches their answers, and cancels surplus late ones."""
+    """Pipeline runs under way by turn and generation; caches answers, cancels surplus late runs."""
 
     def __init__(self) -> None:
         self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
@@ -73,11 +73,11 @@ class PipelineRuns:
         self._fillers: dict[asyncio.Task[Answer], CachedAnswer] = {}
 
     def under_way(self, kept: CachedAnswer, min_generation: int) -> PipelineRun | None:
-        """Return the run that answers this turn now, None if there is none."""
+        """Return the run that answers this turn and generation now, None if there is none."""
         return self._by_turn.get((kept, min_generation))
 
     def begin(self, kept: CachedAnswer, min_generation: int, pipeline_run: PipelineRun) -> None:
-        """Register a run for all requests of a turn; cache its answer when it ends."""
+        """Register a run for all requests of a turn; cache its answer if ready and not purged."""
         self._by_turn[kept, min_generation] = pipeline_run
         self._running.add(pipeline_run.task)
 

@@ -87,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_idle(self) -> bool:
-        """True if neither the message nor an earlier one that it continues has content to search for."""
+        """True if the message has no content, or asks to continue without an earlier message."""
         return self.says_nothing or (only_continues(self.message) and not has_earlier_message(self.window))
 
 
@@ -166,7 +166,7 @@ def has_earlier_message(window: Sequence[Utterance]) -> bool:
 
 
 def is_elliptical(message: str) -> bool:
-    """Return True if a message can only be understood together with an earlier one."""
+    """Return True if a message seems to need an earlier one: it is short, or its start leads on."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False
     if CJK.search(message):

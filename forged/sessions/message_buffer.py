@@ -50,7 +50,7 @@ class MessageBuffer:
 
     @property
     def lost(self) -> int:
-        """Number of messages that were dropped because capture refused them for too long."""
+        """Number of messages that were dropped for space before capture took them."""
         return self._lost + sum(each.lost for each in self)
 
     def touch(self, messages: SessionMessages) -> None:
@@ -66,7 +66,7 @@ class MessageBuffer:
             messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
 
     def leave(self, messages: SessionMessages, *, drops: bool = False) -> None:
-        """Detach messages from a session to wait for capture; drop them if taken or if `drops`."""
+        """Detach a session's messages to wait for capture; drop them if captured or if `drops`."""
         self._remove_current(messages)
         messages.has_left = True
         if drops or not messages.has_waiting:
@@ -128,7 +128,7 @@ class MessageBuffer:
         )
 
     def _quietest(self, newest: SessionMessages) -> SessionMessages | None:
-        """Return the open session's messages unchanged for the longest time, except `newest`."""
+        """Return the longest unchanged messages but `newest`; those in a private span come last."""
         return next((each for held in self._current for each in held if each is not newest), None)
 
     def _remove_current(self, messages: SessionMessages) -> None:

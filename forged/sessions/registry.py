@@ -74,7 +74,7 @@ class Sessions:
         return session
 
     def _make_room(self) -> None:
-        """Drop the session unused for longest, and let capture have its messages; private spans delay it."""
+        """Drop the longest unused session, if possible with no private span; queue its messages."""
         for _ in range(_TRIED):
             key, oldest = next(iter(self._sessions.items()))
             if oldest.messages is None or not oldest.messages.open_spans:
@@ -107,7 +107,7 @@ class Sessions:
         self._retriever.runs.purge()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all turns' cached answers, and these memories of a root from each session's last reply."""
+        """Drop all turns' cached answers, and these memories of a root from their last replies."""
         self._turns.forget(root, ids)
         self._retriever.runs.purge()
 

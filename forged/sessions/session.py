@@ -181,7 +181,7 @@ class Session:
         self.shared.buffer.touch(messages)
 
     def add_prompt(self, event: HookEvent) -> bool:
-        """Add a prompt to the session's messages. Return False if all of it is private."""
+        """Add a prompt to the session's messages; False without any, or if it is all private."""
         return self._add(SessionMessages.add_prompt, event)
 
     def add_reply(self, event: HookEvent) -> bool:

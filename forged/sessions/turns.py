@@ -143,17 +143,17 @@ class OpenTurns:
         return None
 
     def injected_texts(self, session_id: str, tops: tuple[str, ...], agent: str) -> tuple[str, ...]:
-        """Return the texts of memories in the last reply of a session; none without a session."""
+        """Return the memory texts in context after a session's last reply; none without one."""
         last = self.last(session_id, tops, agent) if session_id else None
         return last.reply.contents if last is not None and last.reply is not None else ()
 
     def purge(self) -> None:
-        """Drop the cached answers of all turns; the last reply of each session stays on record."""
+        """Drop the cached answers of all turns; their last replies stay on record."""
         for turn in self._turns:
             turn.kept.drop()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all turns' cached answers, and these memories of a root from each session's last reply."""
+        """Drop all turns' cached answers, and these memories of a root from their last replies."""
         self.purge()
         for turn in self._turns:
             turn.forget(root, ids)
@@ -191,7 +191,7 @@ class TurnKeys:
     def of(
         self, place: Workplace, turn_id: str, messages: Sequence[wire.Message], summary: int, *what: object
     ) -> TurnKey | None:
-        """Return the key of a turn that asks for `what`; None if neither turn nor session has a name.
+        """Return the key of a turn that asks for `what`; None if nothing identifies the turn.
 
         Messages of assistant and tools after its newest typed message change nothing. Without a `turn_id` the
         place since the summary, the messages just before and the maps count too, so that no other message

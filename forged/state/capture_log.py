@@ -92,14 +92,14 @@ class CaptureLog(Rows[CaptureLogEntry]):
         return tuple(self[key] for key in self.due.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
-        """Return True if the log has this text as refused or waiting in this session already."""
+        """Return True if the log has an entry of this session with this text that was not saved."""
         said = gist(text)
         return any(
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
 
     def add(self, key: str, entry: CaptureLogEntry) -> None:
-        """Add an entry, text redacted and cut, unless its key exists; queue it if unreported."""
+        """Add an entry, redacted and cut, unless its key exists; queue its report if unreported."""
         if key in self:
             return
         entry = replace(entry, text=gist(entry.text))

@@ -110,7 +110,7 @@ def _overlap_length(known: bytes, window: bytes) -> int:
 
 
 def _places_by_digest(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """Return each message's index in the cursor, or None: newest first, no index used twice."""
+    """Return each message's index in the cursor, or None; match from the end, no index twice."""
     there = defaultdict[bytes, list[int]](list)
     for place, digest in enumerate(_split(known)):
         there[digest].append(place)

@@ -54,7 +54,7 @@ _EGRESS_S = 90 * 24 * 3600.0
 
 
 class EgressCounts(Rows[DayEgress]):
-    """Table of calls and text sent to each endpoint, by day, host and purpose; for three months."""
+    """Table of counts of calls and texts sent, by day, host and purpose, for 90 days."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class EgressCounts(Rows[DayEgress]):
         )
 
     def add(self, record: EgressRecord) -> None:
-        """Add a call to an endpoint, sent or failed, with its texts to the counts of the UTC day."""
+        """Add a sent or failed call and the numbers of its texts to the counts of the UTC day."""
         if not (record.calls or record.failed):
             return
         day, host, purpose = utc_day(self._clock(), 0), record.host, record.purpose

@@ -55,15 +55,15 @@ _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_REA
 
 
 class Damaged(StoreError):  # noqa: N818 - reads as the state it names
-    """The database file has other content than was written to it."""
+    """Raised if the database file has other content than was written to it."""
 
 
 class _DiskFullError(StoreError):
-    """A write failed because the disk is full; it is tried once more with an empty journal."""
+    """Raised if the disk is full; a transaction is then tried once more with an empty journal."""
 
 
 class RegisteredTable(Protocol):
-    """A table of `state.db`, loaded at open, saved every five seconds, and copied daily if `is_copied`."""
+    """Interface of a `state.db` table: read at open, saved every 5 s; `is_copied`: copied daily."""
 
     name: str
     is_copied: bool
@@ -73,7 +73,7 @@ class RegisteredTable(Protocol):
 
 
 class Change(Protocol):
-    """One part of a transaction: `write` inside it, `apply` after its commit; both in the file's thread."""
+    """Interface of a part of a transaction: `write` runs within it, `apply` after its commit."""
 
     name: str
     is_empty: bool
@@ -201,7 +201,7 @@ class Database:
         self._thread.shutdown(wait=False)
 
     def _shrink_journal(self) -> None:
-        """Release the room of the WAL, which may be the only free room on a full disk."""
+        """Empty the WAL to free its disk space, which may be all that is left on a full disk."""
         with contextlib.suppress(StoreError), explained(self.path):
             ((busy, *_),) = self._require_open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._was_full = bool(busy)
@@ -277,7 +277,7 @@ def _create_private(path: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Connection]:
-    """Run the block in one transaction of the connection; `durable` waits for the disk."""
+    """Run the block in one transaction, rolled back if it raises; `durable`: wait for the disk."""
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -322,7 +322,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 class Outdated(StoreError):  # noqa: N818 - names what the file is
-    """The database file is whole, but an older forged with another format wrote it."""
+    """Raised if an older forged, with another format, has written the database file."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"an older forged has written it (format {number})")
@@ -410,7 +410,7 @@ class Table(Generic[V]):
         return int(count)
 
     def sizes(self, connection: Connection) -> dict[str, int]:
-        """Return the size of each value in bytes, in the order of the keys."""
+        """Return the size of each value in bytes by key, in the order of the keys."""
         return dict(connection.execute(f"SELECT key, length(data) FROM {self.name} ORDER BY key"))
 
     def encode(self, value: V) -> bytes:
@@ -510,7 +510,7 @@ def rows(connection: Connection, table: str) -> Iterator[Columns]:
 
 
 def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterator[Columns]:
-    """Yield rows with checksums, without a check; `order` is ASC or DESC."""
+    """Yield all rows by key with their checksums, but verify none; `order` is ASC or DESC."""
     return connection.execute(f"SELECT * FROM {table} ORDER BY key {order}")
 
 

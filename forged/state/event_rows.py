@@ -77,7 +77,7 @@ class EventTables:
                 logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
 
     def dead(self, connection: Connection) -> tuple[DeadLetter, ...]:
-        """Return all dead events with the sizes of their rows, oldest first."""
+        """Return all dead events with the sizes of their rows, in the order of their acceptance."""
         rows = self._dead.read_all(connection)
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 

@@ -224,7 +224,7 @@ class EventStore:
         self._drop_in_memory(event.id)
 
     async def dead(self) -> tuple[DeadLetter, ...]:
-        """Return all dead events, oldest first, and renew `dead_count`."""
+        """Return all dead events, in the order of their acceptance, and renew `dead_count`."""
         found = await self._run(self._tables.dead)
         self.dead_count = len(found)
         return found
@@ -293,5 +293,5 @@ class EventStore:
         self._tables.remove(connection, event_id)
 
     def _give_up(self, dead: DeadLetter, connection: Connection) -> int:
-        """Move an event to the dead events in a transaction."""
+        """Move an event to the dead events in a transaction; return the number of dead events."""
         return self._tables.give_up(connection, dead, self._max_dead_bytes)

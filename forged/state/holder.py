@@ -44,7 +44,7 @@ class Holder:
             self._descriptor = descriptor
 
     def release(self) -> None:
-        """Remove the record of this daemon, then unlock it, so that no other daemon holds it in between."""
+        """Remove this daemon's record, then unlock it, so as to never remove another daemon's."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)

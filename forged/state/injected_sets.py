@@ -252,7 +252,7 @@ class Injections(Rows[InjectionRecord]):
         super().__init__(database, "injections", InjectionRecord, most=MOST, keep_s=KEPT_S, clock=clock)
 
     def listed(self) -> tuple[InjectionRecord, ...]:
-        """Return all injection records of the last 30 days, newest first."""
+        """Return the injection records of the last 30 days, at most 2,000, newest first."""
         self.tidy()
         return tuple(self.values())[::-1]
 
@@ -262,7 +262,7 @@ class Injections(Rows[InjectionRecord]):
         self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
-        """Remove these memories of a root from all injection records, durably. Raises StoreError."""
+        """Remove these memories of a root from all injection records, emptied ones too; durable."""
         changed: dict[str, InjectionRecord | None] = {}
         for key, each in self.items():
             left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)

@@ -89,11 +89,11 @@ class Outbox:
 
     @property
     def documents_to_remove(self) -> frozenset[str]:
-        """Return the ids of documents whose removal is queued."""
+        """Return the ids of documents whose removal is pending or set aside."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:
-        """Append writes durably; removals delete queued writes they cancel. StoreError if full."""
+        """Append writes durably; removals delete those they cancel. If full, only removals pass."""
         removals = [write for write in writes if write.kind in REMOVALS]
         gone = self._cancelled_by(removals)
         fresh = dict(enumerate(writes, self._next))

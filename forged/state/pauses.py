@@ -53,7 +53,7 @@ class Pauses:
         return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:
-        """Pause or resume the repository of a top, or everything if it is None; durable on return.
+        """Begin or end the pause of one top, or the pause of everything for None; durable.
 
         Raises StoreError; then a pause holds until the daemon ends, and a resumption has no effect.
         """

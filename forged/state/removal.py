@@ -188,7 +188,7 @@ class Removal:
         return set(chain(*map(self._trust.own, identities)))
 
     def note_seen(self, top: str, ids: Iterable[str]) -> None:
-        """Note which absent memories have a file in a map: the next listing counts them as seen."""
+        """Note absent memories that have a file again: the next `count_absences` clears them."""
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 

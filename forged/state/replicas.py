@@ -145,7 +145,7 @@ class Replicas:
 
 
 def is_newer(mark: RemovalMark, known: Replica | None) -> bool:
-    """Return True if a mark is later than the known one of a memory, or of its time removes more."""
+    """Return True if a mark overrides the known one: none, older, or as old and removing less."""
     return known is None or known.mark is None or mark.rank > known.mark.rank
 
 

@@ -103,7 +103,7 @@ class Rows(Table[V], Mapping[str, V]):
     def change(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> Change:
-        """Return a change to put rows (in memory now, if not durable); one per table and commit."""
+        """Return a change that puts rows; if the table is not durable, put them in memory now."""
         if self._durable:
             return _DurableChange(self, self._cached_rows(values, at, renew=renew), renew=renew)
         self.update(values, renew=renew, at=at)
@@ -284,7 +284,7 @@ class MemoryRows(Rows[V]):
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def move_change(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
-        """Return a change that moves rows of a chain to one memory: merged, or only the newest."""
+        """Return a change that moves rows to one memory: merged, or only the newest one kept."""
         rows, value = self.rows_of(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
             value = row if value is None else self._merge(row, value) if self._merge else value

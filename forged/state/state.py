@@ -146,7 +146,7 @@ class State:
 
     @property
     def trouble(self) -> str:
-        """Return why nothing is saved or injected anywhere, or ""."""
+        """Return why nothing can be saved, or nothing is injected and captured anywhere; or ""."""
         return (self.problem or self.pauses.doubt) if self.tried.is_set() else ""
 
     @property
@@ -213,7 +213,7 @@ class State:
             logger.warning("no copy of the state error=%s", error)
 
     async def erase_traces(self) -> None:
-        """Erase every byte of removed rows: in the file, in files set aside, and in the exported page.
+        """Rewrite the file without traces of removed rows; delete set-aside files and the ui page.
 
         Raises StoreError.
         """

@@ -89,7 +89,7 @@ class ToReview(Rows[DecidedMemory]):
             await self.store({key: each for key, each in alone.items() if each != self[key]})
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
-        """Delete proposals with a forgotten text, cut it from their pasted text; return the counts."""
+        """Delete proposals whose content has a forgotten text; cut pasted texts, return counts."""
         async with self._one_at_a_time:
             left = {key: _cut_proposal(each, unwanted) for key, each in self.items()}
             changed = {key: document for key, (document, count) in left.items() if count}

@@ -276,5 +276,5 @@ class Excludes(Rows[Exclude]):
         return self.get(fresh.key, fresh)
 
     async def put(self, record: Exclude) -> None:
-        """Store a record durably, or delete it if it says nothing. Raises StoreError."""
+        """Store a record durably; delete one without choice and line. Raises StoreError."""
         await self.store({record.key: record if record.choice or record.has_line else None})

@@ -268,7 +268,7 @@ def _identities(paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def _disagreement(path: str, here: str, there: str) -> str:
-    """Return the sentence that a path is another folder for the daemon than for the client."""
+    """Return the error text for a path that differs for daemon and client, or that one lacks."""
     if here and there:
         what = f"{path!r} is another folder or file for the daemon than for you"
     elif there:

@@ -137,7 +137,7 @@ class StoreSearch:
         return searches | {each.name: _search_server(each, question) for each in there}
 
     async def _search_store(self, store: Store, question: Question) -> StoreResult:
-        """Search a store by words and vectors, unless it does not show its memories within 50 ms."""
+        """Search a store by words and vectors; report a first build not done within 50 ms."""
         view = await store.view(question.generation, _view_deadline(question))
         if not view.size:
             return StoreResult(missing="is being read for the first time" if view.waiting else "")
@@ -156,7 +156,7 @@ class StoreSearch:
 
 
 def _view_deadline(question: Question) -> float:
-    """Return the time until which a store must show its memories: 50 ms, or the question's deadline."""
+    """Return the time until which to wait for a view: in 50 ms, or the question's deadline."""
     return min(time.monotonic() + MOMENT_S, question.deadline)
 
 

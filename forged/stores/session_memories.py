@@ -62,7 +62,7 @@ def new_session_memory(
 
 
 class _SessionRows:
-    """Memories of one session, the oldest first; `revision` changes with them."""
+    """Memories of one session in the order of addition; `revision` changes with them."""
 
     def __init__(self) -> None:
         self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
@@ -95,7 +95,7 @@ class SessionMemories:
         self._moments = 0
 
     def add(self, row: SessionMemory) -> SessionMemory:
-        """Add a memory to its session, unless one has the same text; return the one that is there.
+        """Add a memory to its session unless its agent has the text there; return the one kept.
 
         Its time to live begins at its creation. It replaces a memory with the same id.
         """
@@ -121,7 +121,7 @@ class SessionMemories:
         self._listeners.append(listener)
 
     def of(self, session_id: str) -> tuple[SessionMemory, ...]:
-        """Return the memories of a session, the oldest first."""
+        """Return the memories of a session that have not expired, in the order of addition."""
         session = self._sessions.get(session_id)
         if session is None:
             return ()
@@ -192,7 +192,7 @@ class SessionMemories:
         return self._bytes
 
     def _make_room(self, newest: _SessionRows) -> None:
-        """Drop the oldest memories above the limits: of one session in number, of all in bytes."""
+        """Drop memories over the limits: this session's first, then of the longest inactive one."""
         while len(newest.rows) > self._most:
             self._drop(newest, next(iter(newest.rows)), early=True)
         while self._bytes > self._most_bytes:

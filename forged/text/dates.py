@@ -40,7 +40,7 @@ _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
 
 
 def named_time_mask(text: str, created: Seconds) -> NDArray[np.bool_] | None:
-    """Return a mask of creation times on days that `text` names or within 7 days after, or None."""
+    """Return a mask of times on days that `text` names or up to 7 days later; None for no day."""
     named = set(_named_dates(text))  # a pasted log repeats the same day often
     known = created[created > 0] if named else created[:0]
     if not len(known):

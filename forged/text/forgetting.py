@@ -43,7 +43,7 @@ def words_of(text: str) -> Words:
 
 
 def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
-    """Return a text without the sentences of any unwanted run of words, and their number."""
+    """Return a text without the sentences that hold an unwanted run of words, and their number."""
     said = words_of(text)
     if not any(_indexes_of_run(said, each) for each in unwanted):
         return text, 0

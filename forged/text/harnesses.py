@@ -29,7 +29,7 @@ EventKind = Literal[
 
 
 class InsertedSpan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Form of text without tags that a harness inserts into a message."""
+    """Pattern that finds text without tags that a harness inserts into a message."""
 
     mark: str
     begins: str = ""
@@ -96,7 +96,7 @@ ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in ro
 
 
 def tags(*kinds: Kind) -> str:
-    """Return a regex for the tag names of these kinds in all harnesses; others fail at the first letter."""
+    """Return a regex for all harnesses' tag names of these kinds, in any case, `-` equal to `_`."""
     by_letter: dict[str, list[str]] = {}
     for name in dict.fromkeys(_tag_names(kinds)):
         by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))

@@ -59,7 +59,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def label(text: str, limit: int) -> str:
-    """Return at most `limit` characters of `text` in one line, with `_` for an injection's punctuation."""
+    """Return `text` in one line of at most `limit` characters, with `_` for special characters."""
     return _UNPLAIN.sub("_", one_line(text, limit))
 
 

@@ -219,7 +219,7 @@ class TextIndex:
         return len(self._plain)
 
     def add(self, text: str) -> None:
-        """Add a text to the index, unless an equal one is there."""
+        """Add a text to the index, unless one that differs only in typography is there."""
         plain = _plain(text)
         folded = _folded(plain)
         if folded in self._folded:

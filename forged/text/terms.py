@@ -146,7 +146,7 @@ def _word(word: str) -> bytes:
 
 
 def _terms_of_part(part: str) -> bytes:
-    """Return the hashed terms of an identifier's part, which may be a word elsewhere."""
+    """Return the hashed terms of an identifier's part: a word if ASCII letters, else its stem."""
     part = part.lower()
     return _known[part] if part.isascii() and part.isalpha() else _stemmed(part)
 

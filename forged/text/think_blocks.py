@@ -21,5 +21,5 @@ def shows_the_end_of_a_thought(text: str) -> bool:
 
 
 def begins_in_a_thought(text: str) -> bool:
-    """Return True if a text begins inside a think block."""
+    """Return True if a think block ends in a text that does not begin with its opening tag."""
     return shows_the_end_of_a_thought(text) and not _BEGINNING.match(text)

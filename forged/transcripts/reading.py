@@ -52,12 +52,12 @@ def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
 
 
 def read(found: FoundSession, home: str) -> PastSession:
-    """Return all messages of a session. Raises TranscriptError."""
+    """Read a found session with all its messages. Raises TranscriptError."""
     return read_tail(found.path, found.agent, 1 << 62, home=home, session_id=found.session_id)
 
 
 def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> PastSession:
-    """Return the session in a file's last `most_bytes`; of a database, all of it. Raises TranscriptError.
+    """Read a session: its file's first line and last `most_bytes`; of a database, all of it.
 
     A path outside of `home`, the harness's folder, is refused.
     """

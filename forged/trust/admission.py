@@ -328,7 +328,7 @@ class Admission:
         return msgspec.structs.replace(trust, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, trust: TrustState, new: set[str]) -> bool:
-        """Return True if all files with these new hashes are accepted, and no two files have one id."""
+        """Return True if files of these hashes all count and each listed file is its own memory."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
         rows = _positions_of(snapshot.hashes, new)

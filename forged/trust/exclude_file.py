@@ -26,7 +26,7 @@ _PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions with uncompressed paths
 
 
 class ExcludeError(ForgedError):
-    """Git's `info/exclude` cannot be changed, and nothing was written; the message says why."""
+    """Raised if git's `info/exclude` cannot be read or changed; the message says why."""
 
 
 def add_line(top: str, common: str, home: str) -> str:
@@ -129,7 +129,7 @@ def _index_paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
 
 @contextlib.contextmanager
 def _explain_errors() -> Iterator[None]:
-    """Turn an OSError of the block into an ExcludeError that names the file."""
+    """Context in which an OSError becomes an ExcludeError that names the file."""
     try:
         yield
     except OSError as error:
@@ -163,7 +163,7 @@ def _open_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
-    """Return a descriptor, which the stack closes at its end."""
+    """Make the stack close a descriptor at its end; return the descriptor."""
     stack.callback(os.close, descriptor)
     return descriptor
 

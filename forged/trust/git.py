@@ -55,7 +55,7 @@ _GUESSED = ("main", "master")
 
 
 class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
-    """Git is missing, failed, or gave no usable answer in time."""
+    """Raised if git is missing, failed, or gave no usable answer in time."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True):

@@ -86,7 +86,7 @@ class AdmissionDecision(msgspec.Struct, frozen=True):
 
 
 class _GitBusy(GitFailed):
-    """Git is at work in the repository and may be changing files; asked again later."""
+    """Raised if git is at work in the repository and may change files; git is asked again later."""
 
 
 class Repository:
@@ -293,7 +293,7 @@ def _refuse_all(
 
 
 def _check_idle(git_dir: str) -> None:
-    """Raise if git holds the lock of the index, because files may be changing."""
+    """Raise _GitBusy if git holds the lock of the index, because files may be changing."""
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
         raise _GitBusy(BUSY)
 
@@ -373,7 +373,7 @@ def _is_linked(top: str, folder: str) -> bool:
 
 
 def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
-    """Return True if size, inode and mtime of a file are those with which git last wrote it."""
+    """Return True if size, inode and mtime of a file are those that git's index has for it."""
     found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
     return found == (entry.size, entry.inode, entry.mtime_ns)
 

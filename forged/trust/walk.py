@@ -19,7 +19,7 @@ _NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
 
 
 def roots_below(directory: str, home: str) -> tuple[str, ...]:
-    """Return tops of repositories and folders with memory files, sorted by path."""
+    """Return the tops of roots at or below a directory that have memory files, sorted by path."""
     if not os.path.isabs(directory) or not os.path.isdir(directory):
         raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
     found = (_root_top(place, home) for place in _walk(os.path.realpath(directory)) if _has_memories(place))

@@ -54,7 +54,7 @@ class Remover:
     def __init__(
         self, trash: Trash, trust: TrustRegistry, intents: Intents, clock: Callable[[], float] = time.time
     ) -> None:
-        """Remove to `trash`, with intents for interrupted work; `clock` gives Unix seconds."""
+        """Take the trash, and `intents` by which interrupted work is completed; `clock`: Unix seconds."""
         self._trash = trash
         self._trust = trust
         self._intents = intents

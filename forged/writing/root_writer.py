@@ -67,7 +67,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Result of a request: the memory written or found, its file, and the generation that shows it.
+    """Result of a write request: the memory written or found, its path, and the map generation with it.
 
     `replaced` is the id of the version that it replaces; `base_moved`: not the one that was named. `existed`:
     nothing was written, because the memory has the same text already.
@@ -105,7 +105,7 @@ class WritePlan(msgspec.Struct, frozen=True):
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
     def is_met(self, end: PlanOutcome) -> bool:
-        """Return True if a result says that the memory of the plan was written."""
+        """Return True if an outcome has the very memory of the plan: no error, retry or other memory."""
         return isinstance(end, Written) and end.memory is self.memory
 
 
@@ -161,7 +161,7 @@ class RootWriter:
         return WritePlan(draft, memory, data, path, depends_on=memory.supersedes or "")
 
     def _as_version(self, draft: WriteRequest) -> Memory:
-        """Return a request's memory with the version and link that it gets. Raises StoreError."""
+        """Return a request's memory with the version number and predecessor it gets. Raises StoreError."""
         memory, wanted = draft.memory, draft.memory.supersedes
         if draft.unwanted(memory):
             raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
@@ -207,7 +207,7 @@ class RootWriter:
     def _record_plans(
         self, plans: Sequence[WritePlan], files: NewFiles
     ) -> Sequence[RequestOutcome | None] | StoreError:
-        """Record plans and sync their files; return each key's earlier row or None, or an error."""
+        """Record plans and sync their files; return the earlier record of each key or None, or an error."""
         writes = [self._pending_write(plan) for plan in plans]
         if not any(write.file or write.key for write in writes):
             return [None] * len(plans)
@@ -270,7 +270,7 @@ def _changes_nothing(memory: Memory, base: Memory) -> bool:
 
 
 class _Linking:
-    """Last step of a round: names its files, older versions first, and collects outcomes."""
+    """Last step of a round of writes: gives files their names in order, and collects plans' outcomes."""
 
     def __init__(self, ledger: RootContents, files: NewFiles) -> None:
         self._ledger = ledger
@@ -279,7 +279,7 @@ class _Linking:
         self._lost: set[str] = set()  # ids that were planned and will not exist
 
     def finish_plan(self, plan: WritePlan, end: PlanOutcome | None, again: WriteRequest) -> None:
-        """Note a plan's outcome: `end`, else name its file; `again` if its dependency failed."""
+        """Note a plan's outcome: `end`, if None that of naming its file; `again` if its dependency failed."""
         depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
         if depends_on in self._lost and not isinstance(end, WriteRequest):
             end = again
@@ -290,7 +290,7 @@ class _Linking:
         self._ends.append((plan, end, again))
 
     def settle_all(self) -> list[PlanOutcome]:
-        """Make all names durable; return the outcomes of all plans."""
+        """Make all names durable; return the outcomes of all plans, which change if that fails."""
         try:
             self._files.settle()
         except StoreError as error:
@@ -302,7 +302,7 @@ class _Linking:
         return [end for _, end, _ in self._ends]
 
     def _link_file(self, plan: WritePlan) -> WriteResult:
-        """Give the file of a plan its name; return the answer."""
+        """Give the file of a plan its name; return the result, or the error if that failed."""
         try:
             self._files.link(plan.path)
         except StoreError as error:
@@ -469,7 +469,7 @@ class RootContents:
         return tuple(self._memories[each] for each in reached if each in self._memories)
 
     def find_same_text(self, content: str) -> Memory | None:
-        """Return the head with the same text, apart from typography, or None."""
+        """Return the head (newest version) of a chain with the same text, apart from typography, or None."""
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
             if normalised(memory.content) == normalised(content) and self._is_head(memory_id):
@@ -485,14 +485,14 @@ class RootContents:
         return next(paths, path)
 
     def add(self, memory: Memory) -> None:
-        """Add a planned memory, so that later plans see it."""
+        """Add a memory, planned or read from disk, to the look-ups, so that later plans see it."""
         self._memories[memory.id] = memory
         if memory.supersedes:
             self._newer[memory.supersedes].append(memory.id)
         self._by_letters[_letters(memory.content)].append(memory.id)
 
     def remove(self, memory: Memory) -> None:
-        """Remove a memory that was not written, or is gone."""
+        """Remove a memory that was not written, or is gone, from the look-ups."""
         del self._memories[memory.id]
         if memory.supersedes:
             _drop_item(self._newer, memory.supersedes, memory.id)

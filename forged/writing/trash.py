@@ -105,7 +105,7 @@ class Trash:
         return named
 
     def erase_expired(self, now: float) -> None:
-        """Erase entries older than 7 days at `now`."""
+        """Erase entries whose directory has not changed in the 7 days before `now`."""
         for place in self._entry_folders():
             with contextlib.suppress(FileNotFoundError):
                 if now - os.stat(place).st_ctime > TRASH_S:

@@ -40,22 +40,22 @@ _UNASKED_S = 0.02
 
 
 class RemovalListener(Protocol):
-    """Listener called before memories are removed or restored, for copies on other machines.
+    """Interface of a listener called before memories go or come back, for copies on other machines.
 
     Raises StoreError; then nothing is done.
     """
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
-        """Note that memories of a root go; `whole`: all versions, and no other version stays anywhere."""
+        """Record that memories of a root go; `whole`: all versions, and no other version stays anywhere."""
         ...
 
     async def back(self, root: Root, ids: Collection[str]) -> None:
-        """Note that memories of a root come back."""
+        """Record that memories of a root come back."""
         ...
 
 
 class NoRemovalListener:
-    """Listener for a machine without copies elsewhere."""
+    """Listener that does nothing, for a machine without copies elsewhere."""
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
 
@@ -86,7 +86,7 @@ class GroupCommit(Generic[Item, Result]):
         self._are_enough = asyncio.Event()
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
-        """Queue an item at once; the future gets its result."""
+        """Queue an item at once; return a future that gets its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(ignore_failure)  # its caller may be cancelled when the call fails
         self._waiting.append((item, future))
@@ -109,7 +109,7 @@ class GroupCommit(Generic[Item, Result]):
             self._serving = None
 
     def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """Take the next batch of waiting callers off the queue."""
+        """Take the next batch of waiting callers off the queue, without cancelled ones."""
         there = [each for each in self._waiting if not each[1].done()]
         self._waiting = there[self._most :]
         return there[: self._most]
@@ -124,7 +124,7 @@ class GroupCommit(Generic[Item, Result]):
                     await self._are_enough.wait()
 
     async def _run_batch(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
-        """Run `work` for a batch and set the results."""
+        """Run `work` for a batch; set each caller's result, or its error for all of them."""
         try:
             results = await self._work([item for item, _ in batch])
         except BaseException as error:
@@ -211,7 +211,7 @@ class Writer:
     async def remove(
         self, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Remove every file of `ids` to the trash, or erase it with its copies there. Raises StoreError."""
+        """Move every file of `ids` to the trash, or erase it (to forget it, its copies in the trash, too)."""
         async with self._lock(index.root):
             await self._trust.exclude_captures(index.root)  # remaining versions may be changed
             await self._marks.gone(index.root, ids, whole=taking.whole)

@@ -169,7 +169,7 @@ class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Synchronization of one owner's files with the owner's other machines.
+    """State of the synchronization of one owner's files with the owner's other machines.
 
     `behind` is the number of memories to send or fetch at the last look, `in_sync_s` the time since there
     were none. `kept_here` may not leave this machine. `refused` are rows of the server that are no memories.
@@ -278,7 +278,7 @@ class Status(Request[StatusReport], frozen=True, tag="status"):
 
 
 class Rebuilt(Reply, frozen=True, tag="rebuilt"):
-    """Reply to `Rebuild`: not_ready while it goes on in the background or the daemon is `RELOADING`."""
+    """Reply to `Rebuild`: states of the roots; not_ready if it goes on or the daemon is `RELOADING`."""
 
     generation: str = ""
     roots: tuple[RootReport, ...] = ()

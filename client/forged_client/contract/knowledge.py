@@ -47,7 +47,7 @@ class Ingested(Reply, frozen=True, tag="ingested"):
 
 
 class Ingest(Request[Ingested], frozen=True, tag="ingest"):
-    """Request to cut documents into pieces and write each durably; with `preview`, nothing.
+    """Request to cut documents into pieces and write each durably; with `preview`, to write nothing.
 
     `agent_id` names the agent that adds them. Searches can filter by `metadata`. A document with a secret is
     refused unless `allow_secret`. Pieces that were forgotten lately are left out unless `allow_forgotten`.

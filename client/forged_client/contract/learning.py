@@ -10,7 +10,7 @@ from forged_client.envelope import Reply, Request
 
 
 class Learned(Reply, frozen=True, tag="learned"):
-    """Reply to Learn: progress in classifying a past session, and proposals to review.
+    """Reply to Learn: progress in classifying a past session, and the number of proposals to review.
 
     `outcome` is classified (all that was sent), waiting (not all yet; `waits_for` may say why), or rejected
     with a `reason`. `to_review` counts proposals from past sessions of all roots that wait for the person.

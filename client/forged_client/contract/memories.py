@@ -74,7 +74,7 @@ RelationshipWord = Annotated[str, one_of("relationship", Relationship)]
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """Link from one memory to another, with its meaning."""
+    """Link of a memory to the memory `id`, with its meaning."""
 
     id: str
     relationship: RelationshipWord = "relates-to"
@@ -138,7 +138,7 @@ class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MemoryRecord(Facts, frozen=True, kw_only=True):
-    """One memory with its attributes; times are RFC 3339 text as in the file. An id is of its `root`.
+    """One memory with its attributes; its id is unique in its `root` only, and times are RFC 3339 text.
 
     `origin` is the source of the text: typed, explicit, model, agent, import, or file if it is unknown.
     `redacted` names the kinds of secrets that the file contains and `content` leaves out. `concurrent_heads`
@@ -181,7 +181,7 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
-    """Reply to a write: the written memory, or with `existed` one with the same text.
+    """Reply to `Remember` and `Edit`: the written memory's id, or (`existed`) that of an equal one.
 
     `replaced` is the id of the replaced version; `base_moved`: another than the named one.
     """
@@ -258,7 +258,7 @@ class _ByIdOptions(Request[R], frozen=True, kw_only=True):
 
 
 class GetMemories(_ByIdOptions[Memories], frozen=True, tag="get"):
-    """Request memories by id. `scope` "" is both: an id of repository and user is returned twice.
+    """Request memories by id, of `scope` or of repository and user; an id of both is returned twice.
 
     Here and in the following requests, scope `agent` needs the `agent_id`, because memories of one agent are
     only visible with its name. Scope `org` is readable for all.
@@ -472,10 +472,10 @@ class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
 
 
 class Restore(_RestoreOptions, frozen=True, tag="restore"):
-    """Request to restore from the 7-day trash all versions that were removed with `memory_id`.
+    """Request to restore all versions removed with `memory_id`, or, without it, to list restorable ones.
 
-    Without an id the reply lists restorable memories. An existing memory gives status `empty`, which is no
-    failure.
+    They are in the trash for 7 days. Without an id they are listed. An existing memory gives status `empty`,
+    which is no failure.
     """
 
     effect = "write"
@@ -486,5 +486,5 @@ class Restore(_RestoreOptions, frozen=True, tag="restore"):
 
     @property
     def only_shows(self) -> bool:
-        """Return True if the request changes nothing."""
+        """Return True for a request without `memory_id`, which only lists restorable memories."""
         return not self.memory_id

@@ -137,7 +137,7 @@ class Search(Request[Found], frozen=True, tag="search"):
 
 
 class Explained(Reply, frozen=True, tag="explained"):
-    """Explanation of one retrieval: the queries, the memories that it found, and those left out.
+    """Reply to `Why`: the queries of one retrieval, the memories that it found, and those left out.
 
     `omitted_ids` did not fit the budget. `rejected` were near the top and are not in `memories`;
     `rejected_ids` are their ids. `partial` is the reason for fewer hypotheses than the model was about to
@@ -188,7 +188,7 @@ class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InjectionsPage(Reply, frozen=True, tag="injections_page"):
-    """A page of injections, newest first; `total` counts all of them."""
+    """Reply to `ListInjections`: a page of injections, newest first; `total` counts all of them."""
 
     injections: tuple[InjectedTurn, ...] = ()
     total: int = 0

@@ -84,7 +84,7 @@ class Trust(_TrustOptions, frozen=True, tag="trust"):
 
     @property
     def only_shows(self) -> bool:
-        """Return True if the action changes nothing."""
+        """Return True for the actions `show`, `list` and `under`, which change nothing."""
         return self.action in {"show", "list", "under"}
 
 
@@ -156,5 +156,5 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
 
     @property
     def only_shows(self) -> bool:
-        """Return True if the request changes nothing."""
+        """Return True for a request without decisions, which only lists."""
         return not (self.accept or self.everything or self.keep or self.drop)

@@ -113,7 +113,7 @@ def has_lead_in(sentence: str) -> bool:
 
 
 def is_urgent(typed: Sequence[str]) -> bool:
-    """Return True if a message holds or asks for something lasting, so that it should not wait.
+    """Return True if one of the messages holds or requests something lasting, so that it should not wait.
 
     Only both ends of a long message are read. It takes milliseconds, at first some 0.3 s: call it in a
     thread.

@@ -155,7 +155,7 @@ def _shows_replacement(found: PairSigns, *, plainly: bool, is_change: bool, is_s
 
 
 def _contradicted_by_words(newer: str, older: Sequence[str]) -> int | None:
-    """Return the index of the text that a newer one may contradict, judged without vectors."""
+    """Return the index of the text that a newer one may contradict, judged without vectors, or None."""
     weights = _weights(newer, older, [0.0] * len(older))
     most = max(weights, default=-math.inf)
     return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
@@ -182,7 +182,7 @@ def _ends_otherwise(newer: str, older: str) -> bool:
 
 @functools.lru_cache(maxsize=256)  # the same pairs are asked for replacement and contradiction
 def _weight_of(newer: str, older: str) -> float:
-    """Return the highest weight for replacement among the two texts and their clauses."""
+    """Return the highest weight for replacement among the texts and their clauses; -inf if unrelated."""
     return max(map(_score_of_signs, filter(_are_related, signs_of_clauses(newer, older))), default=-math.inf)
 
 
@@ -198,7 +198,7 @@ def _is_plain_replacement(newer: str, older: str, penalty: float) -> bool:
 
 
 def _is_same_slot(found: PairSigns) -> bool:
-    """Return True if the signs of two texts show one subject and slot."""
+    """Return True if signs show one subject, by its first word or by another value in one slot."""
     if found.apart:
         return False
     if found.shared >= _SAME:

@@ -152,5 +152,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def letters_in(text: str) -> int:
-    """Return the count of letters in a text; a character of Han or kana counts twice."""
+    """Return the count of letters and digits in a text; a character of Han or kana counts twice."""
     return len(_LETTERS.findall(text)) + len(CJK.findall(text))

@@ -76,7 +76,7 @@ def opening(text: str, most: int = MOST_COMPARED) -> str:
 
 
 class PairSigns(msgspec.Struct, frozen=True):
-    """Signs that a newer text replaces an older one, each from 0 to 1; all 0 if unrelated."""
+    """Signs for and against a replacement of an older text by a newer one, each from 0 to 1."""
 
     shared: float = 0.0  # share of the older one's subject words in the newer one
     led: float = 0.0  # the first of these is among them
@@ -145,7 +145,7 @@ def _is_clause(part: str) -> bool:
 
 
 def gives_up(newer: str, older: str) -> bool | None:
-    """Return True if the newer text says that the older one's value is given up; None if it names none.
+    """Return True if the newer text gives up a name that the older one has; None if it gives up no name.
 
     Only names count, as in "not with black": values, numbers, and words with a capital or a digit.
     """
@@ -325,7 +325,7 @@ class NameIndex:
         return "".join([*parts, low[at:]]) if parts else low
 
     def _best_at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return by list the rank and the end of the best name that begins at `start`."""
+        """Return by list the rank and the end of the longest name that begins at `start`."""
         best = dict[int, tuple[int, int]]()
         for length in lengths:
             end = start + length
@@ -452,7 +452,7 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
 
 
 def _unit_kind(word: str) -> str:
-    """Return the kind that the word after a number names."""
+    """Return the kind of number that the word after it shows as its unit, or ""."""
     units = word_lists().units
     starts = (word, word[:2], word[:1]) if re.match(f"[{_UNSPACED}]", word) else (word,)
     return next((units[each] for each in starts if each in units), "")
@@ -493,7 +493,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """Return the possible lengths of names by their first characters, longest first."""
+    """Return the possible lengths of names, longest first, by their first two characters."""
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))

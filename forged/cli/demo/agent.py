@@ -39,14 +39,14 @@ TURNS = (
 
 
 class WriteTimes(msgspec.Struct):
-    """Result of the demo's writing agent: ids of memories by their names, and times of the writes."""
+    """Result of the demo's writing agent: memory ids by name, and milliseconds of each write."""
 
     ids: dict[str, str]
     milliseconds: list[float]
 
 
 class FinishedTurns(msgspec.Struct):
-    """Result of the demo's turns: times of `on_turn_complete`, counts of its answers, and if all arrived."""
+    """Result of the demo's turns: milliseconds per call, events by outcome, if all arrived."""
 
     milliseconds: list[float]
     outcomes: dict[str, int]
@@ -54,7 +54,7 @@ class FinishedTurns(msgspec.Struct):
 
 
 class RetrievedTurn(msgspec.Struct):
-    """Result of the demo's retrieve: time and reply; `cached`: a second call got it from the cache."""
+    """Result of the demo's retrieves: time and reply of the first, and if the second was cached."""
 
     milliseconds: float
     reply: Retrieved

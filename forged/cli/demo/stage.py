@@ -38,7 +38,7 @@ _MODEL_VARIABLES = (
 
 
 class DemoFailed(click.ClickException):
-    """A step of the demo had an unexpected result; forgectl prints it and exits with EX_SOFTWARE."""
+    """Raised if a step of the demo fails; forgectl prints the message, exits with EX_SOFTWARE."""
 
     exit_code = os.EX_SOFTWARE
 
@@ -98,7 +98,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 @contextmanager
 def new_stage(call: Invocation) -> Iterator[Stage]:
-    """Create the demo's environment in a scratch directory, with a daemon; remove all of it at the end."""
+    """Set up the demo's scratch files and daemon for a `with` block; remove all at its end."""
     with tempfile.TemporaryDirectory(prefix="forged-demo-") as directory:
         home, repo, log = (Path(directory, name) for name in ("home", "repo", "daemon.log"))
         home.mkdir()
@@ -149,12 +149,12 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
 
 
 class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
-    """A daemon of `run_daemon` did not answer in time; the message ends with its log."""
+    """Raised if a daemon of `run_daemon` ends or is silent too long; the message has its log."""
 
 
 @contextmanager
 def run_daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a daemon and wait until it answers; kill it at the end of the block if it still runs.
+    """Run a daemon for a `with` block: wait until it answers; kill it at the end if it still runs.
 
     `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
     """
@@ -183,7 +183,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM in the main thread until the block, which starts a process, has ended."""
+    """Delay SIGINT and SIGTERM until the end of a `with` block, in the main thread only."""
     # A signal during the start would leave the process behind. Only the main thread runs signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -179,7 +179,7 @@ def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None)
 
 
 def _retrieve_and_print(stage: Stage, message: str, mode: str = "block") -> RetrievedTurn:
-    """Retrieve for a message as the demo's agent, in its own process, and print the injected text."""
+    """Retrieve for a message in an agent process, print the text, check and return the result."""
     asked = msgspec.json.decode(stage.agent("read", message, mode), type=resolved(RetrievedTurn))
     reply = asked.reply
     echo(f"  user: {message}\n")

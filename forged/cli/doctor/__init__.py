@@ -35,7 +35,7 @@ def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
 
 
 def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
-    """Run all checks of doctor in order and yield findings; with `tries` each model is called, too."""
+    """Yield the findings of all checks of doctor; with `tries` call models at endpoints, too."""
     yield from checks.interpreter()
     yield from drift.configuration(call.environ)
     yield from checks.address(call.environ)
@@ -54,7 +54,7 @@ def verdict(found: tuple[Check, ...]) -> int:
 
 
 def _check_daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
-    """Ask the daemon for its status and yield findings on all it reports; if it is silent, a fix."""
+    """Ask the daemon for its status; yield findings on it and on agents, or why it is silent."""
     try:
         with open_client(call) as client:
             report = client.status(call.workspace)
@@ -86,5 +86,5 @@ def _check_daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
 
 
 def _without_duplicates(found: Iterator[Check]) -> tuple[Check, ...]:
-    """Drop findings of equal level and text, but for one: the daemon repeats some of the checks here."""
+    """Return one finding of each level and text, as the daemon repeats some checks made here."""
     return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]

@@ -20,7 +20,7 @@ _NAME = "agent"
 
 
 def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
-    """Yield findings on each agent here: connection, activity as the daemon has `seen`, hook failures."""
+    """Yield findings on agents here (connection, activity, failures), or that none is connected."""
     try:
         states = integrations.report(integrations.machine_of(call.environ, call.workspace), versions=False)
     except AddressError:  # `address` reports it

@@ -70,7 +70,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def interpreter() -> Iterator[Check]:
-    """Report Python's and the packages' versions; a FAIL names packages that the daemon misses."""
+    """Yield findings: versions of Python and packages, and a FAIL for packages that are missing."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", OK, f"{version} at {sys.executable}, forged {__version__}")
     found, missing = [], []
@@ -85,7 +85,7 @@ def interpreter() -> Iterator[Check]:
 
 
 def address(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that socket and its folder have a valid path, belong to the user and are closed to others."""
+    """Yield findings on socket and its folder: valid path, owned by the user, closed to others."""
     try:
         path = socket_path(environ)
     except AddressError as error:
@@ -96,7 +96,7 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def reached(report: StatusReport) -> Iterator[Check]:
-    """Report a daemon that answered: version, another build, disabled memory, and its warnings."""
+    """Yield findings on a daemon that answered: version and build, disabled memory, warnings."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if differs := skew(report.version, report.build):
         yield Check("version", WARN, differs.partition(";")[0], "`forgectl restart`")
@@ -109,7 +109,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """Report embedding model and which scores decide on injections; warn if calibration failed."""
+    """Yield findings: embedding model, and scores that decide on injections (warn if failing)."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -124,13 +124,13 @@ def gate(report: StatusReport) -> Iterator[Check]:
 
 
 def scopes(report: StatusReport) -> Iterator[Check]:
-    """Report for each scope where its memories are stored, how many, and how long they live."""
+    """Yield a finding for each scope: where its memories are, how many, and how long they live."""
     for name, facts in scope_facts(report.scopes) if report.scopes else ():
         yield Check(f"scope {name}", OK, facts)
 
 
 def roots(report: StatusReport) -> Iterator[Check]:
-    """Report folder, watch, trust, owner, git, index, secrets, versions and bad files of every root."""
+    """Yield findings on each root's folder, watch, trust, owner, git, index, secrets and files."""
     for root in report.roots:
         yield _check_directory(root)
         yield _check_watch(root)
@@ -171,7 +171,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
 
 
 def capture(report: StatusReport) -> Iterator[Check]:
-    """Check that turns are captured, or why not, and that no capture event was given up."""
+    """Yield a finding that turns are captured, or why not, and one if capture gave up events."""
     state = report.capture
     if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
         detail = f"{state.state}: {state.reason or state.last_error or 'no reason given'}"
@@ -185,7 +185,7 @@ def capture(report: StatusReport) -> Iterator[Check]:
 
 
 def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
-    """Compare Linux's limits of file watching with the need and use here; nothing on other systems."""
+    """Yield findings on Linux's limits of file watching against need and use; none elsewhere."""
     in_use = _inotify_in_use()
     for name, least in _INOTIFY_LEAST:
         try:
@@ -234,7 +234,7 @@ def _ownership_fix(path: str, top: str) -> str:
 
 
 def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
-    """Return the first command in backticks in a sentence, as the fix of a finding; empty if none."""
+    """Return the first command, of forgectl by default, in backticks in a text, "" if none."""
     named = command.search(text)
     return named.group() if named else ""
 
@@ -256,7 +256,7 @@ def _check_private(name: str, path: str) -> Check:
 
 
 def _check_watch(root: RootReport) -> Check:
-    """Return the finding on a root's watch: file changes are watched, or only found by polling."""
+    """Return the finding on a root's watch: changes are watched, polled, or not watched yet."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
         return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)
@@ -266,7 +266,7 @@ def _check_watch(root: RootReport) -> Check:
 
 
 def _check_directory(root: RootReport) -> Check:
-    """Check that a root's memory folder can be read and written, and not written by all users."""
+    """Return the finding on a root's memory folder: absent, unusable, writable by all, or fine."""
     path = root.directory
     name = f"{root.scope} memories"
     try:

@@ -20,7 +20,7 @@ from forged_client.protocol import SettingReport, StatusReport
 
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that the configuration file is valid, its warnings, its models, and their endpoints' keys."""
+    """Yield findings on the configuration: validity, warnings, models, and keys of endpoints."""
     path = config.config_path(environ)
     try:
         loaded = config.load(environ)
@@ -35,7 +35,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the configured embedding model and classifier, and the keys of their endpoints."""
+    """Yield findings on the configured embedding model, classifier, and keys of endpoints."""
     memory = chosen.memory
     if not needs_endpoint(memory.embedding_model):
         yield _check_local_embedding(chosen, environ)
@@ -90,7 +90,7 @@ def _check_classifier(chosen: config.Config) -> Check:
 
 
 def _check_program(chosen: config.Config) -> Check:
-    """Check that the classifier's program is named in llm.command and can be run."""
+    """Return the finding on the classifier's program: not configured, not executable, or fine."""
     name, command = chosen.classifier, shlex.split(chosen.llm.command)
     if not command:
         remedy = f"`forgectl config classifier {name}` prints the lines to add"
@@ -115,7 +115,7 @@ def needs_endpoint(model: str) -> bool:
 
 
 def _check_key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """Check that an endpoint's key can be resolved, and that a daemon that starts by itself sees it."""
+    """Return the finding on an endpoint key: bad, none, unseen by an autostarted daemon, fine."""
     try:
         found = config.endpoint_key(name, chosen, environ)
         form, _, target = config.key_reference(name, chosen, environ).partition(":")
@@ -135,7 +135,7 @@ _Pair = tuple[Setting, SettingReport]
 
 
 def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that the daemon has this shell's configuration; name keys that differ by file or variable."""
+    """Yield warnings on settings in which daemon and shell differ (file, variables), else an OK."""
     try:
         loaded = config.load(environ)
     except ConfigError:
@@ -161,7 +161,7 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
-    """Yield each setting of which this shell and the daemon have different values, as here and there."""
+    """Yield settings that differ between this shell and the daemon, as pairs (ours, theirs)."""
     here = {setting.key: setting for setting in loaded.settings}
     for theirs in report.settings:
         mine = here.get(theirs.key)
@@ -173,7 +173,7 @@ def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator
 
 
 def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
-    """Return True if a setting is a default both here and in the daemon, so another key differs."""
+    """Return True if both values are defaults, so that another setting makes them differ."""
     return mine.origin.startswith("default") and theirs.origin.startswith("default")
 
 

@@ -29,7 +29,7 @@ _MB = 1 << 20
 
 
 def machine(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the daemon's state file, the disks of state and home, and the daemon's log."""
+    """Yield findings on the daemon's state file, disks of state and home, and the daemon's log."""
     try:
         folder, at_home = state_dir(environ), home(environ)
     except AddressError:
@@ -40,7 +40,7 @@ def machine(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def state(folder: str) -> Check:
-    """Check that the daemon can write its state file, and that other users cannot read it."""
+    """Return the finding on the daemon's state file: unusable, open to others, absent, or fine."""
     path, there = os.path.join(folder, STATE_NAME), _nearest_existing(folder)
     if not os.access(there, os.W_OK | os.X_OK):
         fix = f"chmod u+rwx {there}, or set XDG_STATE_HOME to a writable folder of yours"
@@ -58,7 +58,7 @@ def state(folder: str) -> Check:
 
 
 def disk(*folders: str) -> Iterator[Check]:
-    """Check the free space of the disks that have these folders, each disk once."""
+    """Yield a finding on each disk that has one of these folders; a warning below 200 MB free."""
     seen = set()
     for folder in folders:
         there = _nearest_existing(folder)
@@ -79,7 +79,7 @@ def disk(*folders: str) -> Iterator[Check]:
 
 
 def log(path: str) -> Check:
-    """Count warnings and errors in the last lines of the daemon's log, and quote the latest."""
+    """Return the finding on the log's end: number of warnings and errors, with the latest one."""
     try:
         lines = LogFile(path).read_last(_LINES)
     except OSError as error:

@@ -14,7 +14,7 @@ _INSTALL = "`forgectl service install`"
 
 
 def service(call: Invocation) -> Iterator[Check]:
-    """Check that systemd units, if any, belong to this installation, and that systemd listens."""
+    """Yield findings on forged's systemd units: old or missing files, no socket; none if absent."""
     try:
         if all(file.state == UnitFileState.MISSING for file in unit_files(call)):
             return

@@ -31,7 +31,7 @@ def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str
 
 
 def _group_similar(found: Sequence[Check]) -> list[list[Check]]:
-    """Group findings on files by folder and reason, and a folder's rarest reasons, in the order found."""
+    """Group findings on files by folder and reason, rarest reasons as one; others stay alone."""
     kinds: dict[tuple[str, ...], list[Check]] = {}
     for number, check in enumerate(found):
         # A finding without a file is its own kind.

@@ -147,7 +147,7 @@ async def _folder_problems_of_dead(items: Sequence[DeadLetter]) -> dict[str, str
 
 
 def _document_roots(item: DeadLetter) -> list[tuple[Root, str]]:
-    """Return the roots of a dead event's documents, each with its stored identity."""
+    """Return the roots of the memories decided for a dead event, each with its stored identity."""
     return [(each.root, each.identity) for each in item.documents or ()]
 
 
@@ -193,7 +193,7 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
 
 
 async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
-    """Return how much text left for endpoints, by day, newest first."""
+    """Return how much text was sent to each host, by day and purpose, newest day first."""
     return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 

@@ -86,7 +86,7 @@ _RECEIPTS = 1000
 
 
 def _digest(request: wire.Request[Any]) -> str:
-    """Return the digest of a request without its id; two requests with one key must agree in it."""
+    """Return a digest of a request apart from id and seen paths, to compare repeated requests."""
     return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
 
 
@@ -147,7 +147,7 @@ class Dispatcher:
         return replace(reply, id=request.id)
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
-        """Call a request's handler; a request with a key waits for an earlier one with the same key."""
+        """Return a handler's reply; a repeated key waits for the first call and gets its reply."""
         if not (key := getattr(request, "key", "")) or request.only_shows:
             return await self._call_handler(request, Context(self._daemon, monotonic()))
         # A client may repeat a request that is being carried out: the second one waits.

@@ -34,7 +34,7 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
 
 
 async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
-    """Write new documents in pieces, one by one, and report outcomes; with `preview` write nothing."""
+    """Write new and changed documents in pieces, report outcomes; with `preview` write nothing."""
     outcomes, index, generation = await documents.ingest(
         context.daemon.memories,
         place,
@@ -50,7 +50,7 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
 async def list_documents(
     context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
-    """Return a page of the workspace's documents, sorted by source, and their total number."""
+    """Return a page of the documents in files and on the server, by source, and their number."""
     records, problem, index = await document_store.list_documents(context.daemon.memories, place)
     page = tuple(page_of(records, request.offset, request.limit))
     reply = wire.Documents(
@@ -66,7 +66,7 @@ async def list_documents(
 async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
-    """Remove every piece of a document; reply once no search finds one, or after 5 s."""
+    """Remove all pieces of a named document; reply once no search finds any, or after 5 s."""
     await context.wait_until_resumed()
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.wait_until_open()

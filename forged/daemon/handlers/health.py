@@ -141,7 +141,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
 
 
 def _gate_report(indexer: Indexer, config: Config) -> wire.GateReport:
-    """Report the state of the gate for injections, with the reason if it is off, learning or failing."""
+    """Report the state of the gate for injections, with the reason if it is off or failing."""
     state, reason = indexer.learner.state
     return wire.GateReport(state=state, reason=_no_gate_reason(config) if state == "off" else reason)
 
@@ -153,7 +153,7 @@ def _no_gate_reason(config: Config) -> str:
 
 
 def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
-    """Return `disabled`, `ok`, or `degraded` if answers or captures are lost, for the caller's roots."""
+    """Return `disabled`, `degraded` if a part or a given root fails or loses data, or `ok`."""
     if daemon.disabled:
         return "disabled"
     broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
@@ -174,7 +174,7 @@ def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: 
 
 
 def _watch_state(watcher: Watcher, root: Root) -> str:
-    """Describe how changes of a root are noticed, by the watcher and at each write."""
+    """Return how the watcher notices changes of a root, or why each write scans all its files."""
     state = watcher.state_of(root.top)
     if state == "inotify" and (why := unwatched_reason(root.directories)):
         return f"polling at each write, which scans all files: {why}"

@@ -155,7 +155,7 @@ async def _turn_end(call: _HookCall) -> bytes:
 
 
 async def _resume_unseen_turn(call: _HookCall) -> bool:
-    """Continue a turn from before this daemon; False if its prompt is unknown or before a pause."""
+    """Resume an earlier daemon's turn; False if prompt is unknown, or before a pause or forget."""
     event, daemon = call.event, call.context.daemon
     seen, path = call.request.seen, event.transcript_path
     written: tuple[Utterance, ...] = ()
@@ -187,7 +187,7 @@ def _transcript_tail(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
 
 
 async def _compaction(call: _HookCall) -> bytes:
-    """Capture before a compaction; if the harness is `unsure`, only at a sure one, then inject."""
+    """Capture before a compaction; from an `unsure` harness only if it is certain, then inject."""
     messages, is_unsure = call.session.messages, call.row.unsure
     if messages is None or (is_unsure and not messages.exceeds_context):
         return b""

@@ -51,7 +51,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
 async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
-    """Return one page of the workspace's memories that match the filters, newest first."""
+    """Return a page of matching memories of the workspace, or of all repositories, newest first."""
     since = unix_seconds("since", request.since)
     place, view = await _resolve_view(context, place, request)
     if request.scope == Scope.SESSION:

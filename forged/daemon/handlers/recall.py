@@ -119,7 +119,7 @@ def _recalled_record(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryReco
 
 
 def _scopes_to_search(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """Return the scopes that a recall searches, in the order of equal results. Raises InvalidRequest."""
+    """Return the scopes that a recall searches; in this order equal results are ranked."""
     wanted = set(request.scopes or _FOUR)
     if not any(root.scope is Scope.REPO for root in place.roots):
         if wanted == {Scope.REPO}:

@@ -31,7 +31,7 @@ _BUILT_IN = "builtin:"
 
 
 async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire.Learned:
-    """Submit a past session's messages to capture; report if it is classified now or still waits."""
+    """Submit a past session to capture; report if it is classified, still waiting or refused."""
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session needs an id; this one has none")

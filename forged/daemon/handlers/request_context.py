@@ -128,7 +128,7 @@ class Context(msgspec.Struct, frozen=True):
             await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
-        """Return a workplace's view once it shows a generation and this daemon's additions, or after 6 s."""
+        """Return a view once it shows a generation and all that this daemon wrote, or after 6 s."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
         added = place.files.added_generation()
         if added > asked:

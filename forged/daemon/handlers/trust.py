@@ -74,7 +74,7 @@ async def _carry_out_action(context: Context, request: wire.Trust) -> Sequence[K
 
 
 async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
-    """Set if git may commit the captured memories of a work tree. Raises InvalidRequest."""
+    """Set if git ignores a work tree's captured memories, or return to the configured choice."""
     excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:

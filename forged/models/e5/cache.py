@@ -23,7 +23,7 @@ _LIST, _LOCK = "made.json", "lock"
 
 
 class EngineError(ForgedError):
-    """onnxruntime cannot run the local model, or its graph cannot be built; the message is the reason."""
+    """Raised if onnxruntime cannot run the local model, or its graph cannot be built."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def publish(folder: str, all_of_it: ModelFiles) -> None:
 
 @contextlib.contextmanager
 def exclusive(folder: str) -> Iterator[None]:
-    """Hold the lock of the cache folder; waits for another writer. Raises OSError."""
+    """Wait for the lock of the cache folder, hold it during the `with` block. Raises OSError."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, _LOCK), "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -122,5 +122,5 @@ def _build_trie(pieces: NDArray[np.bytes_], numbers: NDArray[Any], scores: NDArr
 
 
 def _make_level(parents: NDArray[np.int64], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return the columns of nodes below these parents; the second row is still the parent."""
+    """Return a trie level's columns, without pieces yet; the second row is still the parent."""
     return np.stack([letters, parents, np.full(len(letters), -1), np.zeros(len(letters))]).astype(np.int64)

@@ -69,7 +69,7 @@ def program_rows() -> dict[str, ProgramRow]:
 
 
 def build_call(program: Program, system: str, user: str, folder: str) -> ProgramCall:
-    """Return the process to run for this prompt, and create its files in `folder`."""
+    """Return command, environment and input for a prompt, and create its files in `folder`."""
     row = program_rows()[program.row]
     env = environment(program, row)
     files = {name: content.replace(_FOLDER, folder) for name, content in row.files.items()}
@@ -156,7 +156,7 @@ class ProgramChat:
         return done
 
     def _check_program(self, tops: tuple[str, ...]) -> None:
-        """Raise ProviderError if the program is missing, below `tops` or writable by others."""
+        """Raise ProviderError if the program is missing, below `tops`, or others may change it."""
         path, name = self._program.command[0], self._program.name
         try:
             found, real = os.stat(path), os.path.realpath(path)

@@ -39,9 +39,9 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def call_folder(scratch: str) -> Iterator[str]:
-    """Yield a new private folder in `scratch`, removed afterwards; remove old ones. Raises OSError.
+    """Yield a new folder in `scratch` to the `with` block, then remove it; first remove old ones.
 
-    The folder has the directories `work` and `tmp`. Folders that a crash left are removed after a day.
+    It is private and has the directories `work` and `tmp`. Old: a day, after a crash. Raises OSError.
     """
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     for entry in os.scandir(scratch):
@@ -91,7 +91,7 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
 
 
 class _GuardProtocol(asyncio.SubprocessProtocol):
-    """Protocol of the guard process: writes the text to its input, and collects its output up to a limit.
+    """asyncio protocol of the guard process: writes its input, collects its output up to a limit.
 
     Output beyond the limit is dropped, except one chunk that shows the excess.
     """

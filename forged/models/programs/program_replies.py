@@ -103,7 +103,7 @@ def _http_status(message: str) -> int:
 
 
 def _quotable_line(message: str, sent: tuple[str, ...]) -> str:
-    """Return a message's first quotable line about a failure, else its first quotable, or ""."""
+    """Return the first line about a failure that is safe to quote, else any safe line, or ""."""
     lines = [
         sanitized(line, SensitiveTexts(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()
     ]
@@ -172,7 +172,7 @@ class _CodexItem(msgspec.Struct, frozen=True):
 
 
 class _CodexEvent(msgspec.Struct, frozen=True):
-    """Event that Codex prints, one a line."""
+    """Event that Codex prints, one a line: an item, token counts or an error."""
 
     kind: str = msgspec.field(name="type")
     item: _CodexItem = _CodexItem()
@@ -182,7 +182,7 @@ class _CodexEvent(msgspec.Struct, frozen=True):
 
 
 def _parse_codex(printed: str) -> ProgramReply:
-    """Return the last message in the output of Codex, with an error only if the turn failed."""
+    """Return the last message and tokens in the output of Codex; an error if the turn failed."""
     text, error, used, seen = "", "", _TokenCounts(), False
     for one in _decode_documents(printed, _CodexEvent):
         seen = True
@@ -245,7 +245,7 @@ class _OpenCodePart(msgspec.Struct, frozen=True):
 
 
 class _OpenCodeEvent(msgspec.Struct, frozen=True):
-    """Event that OpenCode prints, one a line."""
+    """Event that OpenCode prints, one a line: text and token counts, or an error."""
 
     kind: str = msgspec.field(name="type")
     part: _OpenCodePart = _OpenCodePart()
@@ -253,7 +253,7 @@ class _OpenCodeEvent(msgspec.Struct, frozen=True):
 
 
 def _parse_opencode(printed: str) -> ProgramReply:
-    """Return the reply in the output of OpenCode: the texts and tokens of all events."""
+    """Return the reply in the output of OpenCode: text and tokens of all events, and any error."""
     text, error, tokens, seen = "", "", [0, 0], False
     for one in _decode_documents(printed, _OpenCodeEvent):
         seen = True
@@ -265,7 +265,7 @@ def _parse_opencode(printed: str) -> ProgramReply:
 
 
 def _parse_text(printed: str) -> ProgramReply:
-    """Return plain output as the reply; an error if it begins as one."""
+    """Return plain output as the reply, and as its error too if it begins with "API Error:"."""
     message = printed.strip()
     return ProgramReply(message, message if message.startswith(_PRINTS_ITS_FAILURE) else "")
 

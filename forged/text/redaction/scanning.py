@@ -221,7 +221,7 @@ class _JoinedText(msgspec.Struct, frozen=True):
 
 
 def _is_word(piece: str) -> bool:
-    """Return True if a piece has plain letters or digits only, as a word has."""
+    """Return True if a piece is a lower-case, capitalised or upper-case word, or a number."""
     return _WORD.fullmatch(piece) is not None
 
 
@@ -292,7 +292,7 @@ def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_TextCut]:
 
 
 def _is_like_a_key(before: str, after: str) -> bool:
-    """Return True if the pieces before and after a line end look like a key's: odd, or all capitals."""
+    """Return True if a piece at a line end has digits or capitals inside, or both are capitals."""
     return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
 
 

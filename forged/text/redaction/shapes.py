@@ -170,7 +170,7 @@ _FIRST_OF_FILE = 200
 
 
 def _base64_key_file(found: re.Match[str]) -> Span | None:
-    """Return the range of a private key file in base64, None for a certificate."""
+    """Return the range of a private key file in base64, None for any other file."""
     head = re.sub(r"\\+[nrt]|\s", "", found["secret"][:_FIRST_OF_FILE]).replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(head[: len(head) // 4 * 4])

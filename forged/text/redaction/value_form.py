@@ -62,7 +62,7 @@ def is_random(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """Return True for a value like a password: mixed characters, odd capitals, or a number."""
+    """Return True for a value like a password: a number, or mixed characters, not a code name."""
     head = value[:JUDGED]
     if head.isdecimal():
         return True
