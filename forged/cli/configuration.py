@@ -58,7 +58,7 @@ MEANINGS = {
     "memory.classifier_model": 'model that decides what to save; "": llm.model, retrieval_model, or built-in',
     "memory.git": "captured memories of a repository: exclude (git ignores them) or commit (git sees them)",
     "memory.daily_token_limit": "for all models together, embeddings too; 0 is no limit",
-    "llm.model": "chat model for every use without a model of its own",
+    "llm.model": "chat model that decides what to save if memory.classifier_model is empty",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
     "llm.api_key": 'key of that endpoint, as a reference or "auto"',
     "llm.command": 'absolute path and arguments of the classifier "cli:NAME" or "cmd:NAME"',

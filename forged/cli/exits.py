@@ -34,6 +34,7 @@ _BY_WORD = {
     **dict.fromkeys(("not_found", "conflict", "declined", "secret", "forgotten"), NOT_DONE),
     **dict.fromkeys(("timeout", "not_ready", "busy"), TRY_AGAIN),
     "not_running": NOT_RUNNING,
+    "not_written": NOT_WRITTEN,
     "not_permitted": NOT_PERMITTED,
     "configuration": CONFIGURATION,
 }

@@ -30,7 +30,6 @@ _DAYS_KEPT = 90
 _MOST_TOKENS = 10**9  # of one call, because an endpoint may report any number
 # Failures of a call that the endpoint has not read, and so not charged for.
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited", "held"})
-_WITHOUT_CALL = frozenset({"limit", "held", "storage", "internal"})
 
 
 class LimitReached(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ SILENT_S = 3600.0
 _EARLY = (
     f"{{}} turns were captured before their end, because at most {MOST_BYTES >> 20} MB of messages are held"
 )
-_LOST = "{} messages were lost, because capture refused them for too long"
+_LOST = "{} messages were lost, because capture did not take them in time"
 
 
 class MessageBuffer:

@@ -6,14 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
-from forged import __version__
+from forged import __version__, cli
 from forged.cli import commands
 from forged.cli.call import Invocation, of_process
-from forged.cli.exits import EXPLAINED
+from forged.cli.exits import EXPLAINED, NOT_WRITTEN, UNAVAILABLE, Stop
 from forged_client import protocol
 from tests.cli import reports
 from tests.support.clock import PATIENCE_S
@@ -69,6 +70,17 @@ def test_help_groups_the_commands_and_explains_the_exit_codes(forgectl):
         assert re.search(line, everything, re.MULTILINE) or name == "help"
     assert forgectl("--all").out == forgectl("help", "--all").out == everything
     assert forgectl("help").out == people
+
+
+def test_each_error_code_has_its_exit_code():
+    """69 is that of the two that mean it, and of no word that the table forgot."""
+    sources = (path.read_text() for path in Path(cli.__file__).parent.rglob("*.py"))
+    words = {word for text in sources for word in re.findall(r'\bStop\(\s*"(\w+)"', text)}
+
+    assert len(words) > 9
+    unavailable = {word for word in words if Stop(word, "").exit_code == UNAVAILABLE}
+    assert unavailable <= {"unavailable", "storage_error"}
+    assert Stop("not_written", "").exit_code == NOT_WRITTEN
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -155,7 +155,7 @@ async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, 
             await session.asks(f"Rule {number}. " + "x " * (24 if over else 16), str(number))
         reported = (await parts.ask(wire.Status())).warnings
 
-        assert any("1 messages were lost, because capture refused them" in each for each in reported)
+        assert any("1 messages were lost, because capture did not take them" in each for each in reported)
         assert (
             any("2 sessions that are over wait for capture: spool_full" in each for each in reported) == over
         )
