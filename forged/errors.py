@@ -84,7 +84,7 @@ class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
 
 
 class StoreError(ForgedError):
-    """Raised if data cannot be stored, read or removed; the message says why and what to do."""
+    """Raised if data cannot be stored, read or removed; the message says why, often what to do."""
 
     code = "storage_error"
 

@@ -76,7 +76,7 @@ class AsyncClient(Verbs):
         """Yield the progress of builds over its own connection, for `timeout_s` in all (None: one day)."""
         request, wire = Events(workspace=workspace), None
         try:
-            async with _limit_to(opening := Deadline(self._timeout_s), "connecting"):
+            async with _connecting_by(opening := Deadline(self._timeout_s)):
                 wire = await self._connect_or_start(opening)
             deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
             stream = wire.stream(request)
@@ -129,15 +129,11 @@ class AsyncClient(Verbs):
         """Return the open connection, or open one that all callers share. Raises DaemonUnavailable."""
         if self._loop is not (running := asyncio.get_running_loop()):
             self._loop, self._opening = running, asyncio.Lock()
-        try:
-            async with _limit_to(deadline, "connecting"), self._opening:
-                if self._wire is None or not self._wire.is_usable():
-                    self._close_connection("the connection is no longer usable")
-                    self._wire = await self._connect_or_start(deadline)
-                return self._wire
-        except DeadlineExceeded as error:
-            # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
-            raise DaemonUnavailable(str(error)) from error
+        async with _connecting_by(deadline), self._opening:
+            if self._wire is None or not self._wire.is_usable():
+                self._close_connection("the connection is no longer usable")
+                self._wire = await self._connect_or_start(deadline)
+            return self._wire
 
     def _close_connection(self, reason: str) -> None:
         """Close the connection; every waiting request fails with the reason."""
@@ -188,3 +184,14 @@ async def _limit_to(deadline: Deadline, doing: str) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise deadline.exceeded(doing) from error
+
+
+@asynccontextmanager
+async def _connecting_by(deadline: Deadline) -> AsyncIterator[None]:
+    """Run the `with` body, which connects; raise DaemonUnavailable when the deadline passes first."""
+    try:
+        async with _limit_to(deadline, "connecting"):
+            yield
+    except DeadlineExceeded as error:
+        # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
+        raise DaemonUnavailable(str(error)) from error

@@ -38,7 +38,7 @@ class DaemonEnded(DaemonUnavailable):
 
 
 class DeadlineExceeded(DaemonUnavailable):
-    """Raised if the deadline of a whole call passes in any step, such as the wait for the reply."""
+    """Raised at the deadline of a call that has connected; before that it is DaemonUnavailable."""
 
     status = "timeout"
 

@@ -248,7 +248,7 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
-    """Return the passages that messages ask to remember, by the message's index."""
+    """Return the passage to keep for each message that asks it, by index; its text may be empty."""
     found: dict[int, Passage] = {}
     before = ""
     for place in dict.fromkeys(each.message for each in said):

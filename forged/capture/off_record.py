@@ -127,7 +127,7 @@ def is_opted_out(content: str, opted_out: Sequence[OptOut], prompts: Sequence[st
 
 
 class OffRecord:
-    """Opt-outs of each session, in memory only. One for the daemon.
+    """Words of the texts that each session asked not to remember, in this daemon's memory only.
 
     The oldest sessions are dropped beyond a limit; their transcripts still have the opt-outs.
     """

@@ -85,7 +85,7 @@ class RebuildProgress:
         self._earlier = 0  # texts of builds that are over
 
     def follow(self, client: Client) -> None:
-        """Draw the daemon's progress events of the workspace until they end or the client fails."""
+        """Draw the daemon's progress events until `end` is called or the client fails."""
         try:
             self.draw(client.events(self._workspace))
         except ClientError:

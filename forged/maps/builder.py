@@ -549,7 +549,7 @@ class Builder:
         return queue.identity.refusal
 
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
-        """Freeze a draft and known vectors into the next map; None while it lacks needed vectors.
+        """Freeze a draft into the next map; None if it is the first and lacks needed vectors.
 
         Runs in a thread. Without a lexical index a memory without a vector cannot be found, so its older
         text is kept. Returns None when there is no older map either.

@@ -62,7 +62,7 @@ class BuildEvent(msgspec.Struct, frozen=True):
 
 
 class BuildEvents:
-    """Registry of the listeners to the builds of all roots."""
+    """Publisher of build events: passes each event of any root to all registered listeners."""
 
     def __init__(self) -> None:
         self._listeners: set[Callable[[BuildEvent], None]] = set()

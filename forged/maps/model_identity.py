@@ -230,7 +230,7 @@ class ModelIdentity:
             self._switch_model(rows)
 
     def _switch_model(self, rows: Vectors) -> None:
-        """Switch to the model that made these rows; accept it, or say in `notice` why it has to wait."""
+        """Note the model of these rows as answering; accept it, or say in `notice` why not yet."""
         self._doubted_at, self._number = None, self._recognise(rows)
         self._update_keys()
         logger.warning("another model answers model=%s numbers=%d", self._model_name, self.dimension)

@@ -75,7 +75,7 @@ def _has_split_key(text: str, keys: tuple[str, ...]) -> bool:
 
 
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
-    """Return True if a message repeats 8 characters, or a whole short text, that were sent."""
+    """Return True if a message repeats 8 sent characters or a short text, with an uncommon word."""
     message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
     own = list(_uncommon_words(message))
     return any(_is_quoted(message, own, " ".join(text.casefold().split())) for text in sent)

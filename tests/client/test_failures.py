@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client import Client, errors, protocol
+from forged_client import AsyncClient, Client, errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered
 from tests.client.conftest import acting_on
@@ -180,6 +181,13 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
         assert (reply.status, "connecting" in reply.reason) == ("unavailable", True)
         with pytest.raises(errors.DaemonUnavailable):
             ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
+        with Client(socket_file, timeout_s=SHORT_S) as client:
+            assert [each.status for each in client.events("/w")] == ["unavailable"]
+        assert asyncio.run(_all_events(AsyncClient(socket_file, timeout_s=SHORT_S))) == ["unavailable"]
+
+
+async def _all_events(client: AsyncClient) -> list[str]:
+    return [each.status async for each in client.events("/w")]
 
 
 def test_a_reply_to_another_request_is_passed_over(serve, ask):

@@ -435,7 +435,7 @@ def _list_of_value(word: str) -> str:
 
 
 def _numbers(low: str) -> dict[str, frozenset[str]]:
-    """Return the numbers of a text by kind: their unit, the word before them, or port."""
+    """Return a text's numbers by kind: kind of unit, port, word before, clock, version or bare."""
     found: dict[str, set[str]] = {}
     for match in _NUMBER.finditer(_HOST.sub(" ", low)):
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
