@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "edit": Verb(
             "chains", "Write a new version of a memory.", "edit 6f0e5d 'We deploy with make release'"
         ),
-        "forget": Verb("memories", "Remove memories and their older versions.", "forget 6f0e5d 0a1b2c"),
+        "forget": Verb("memories", "Remove memories with all their versions.", "forget 6f0e5d 0a1b2c"),
         "undo": Verb("capturing", "Remove the memories that were captured last.", "undo"),
         "restore": Verb("chains", "Bring back memories that were removed.", "restore 6f0e5d"),
     },

@@ -321,7 +321,7 @@ class _Removal(msgspec.Struct, frozen=True):
 @yes_option
 @with_daemon_options
 def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **fields: Any) -> None:
-    """Remove memories with their older versions, after one question about all of them.
+    """Remove memories with all their versions, after one question about all of them.
 
     For 7 days `forgectl restore` brings them back. If one ID is wrong, nothing is removed.
     """
