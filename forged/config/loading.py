@@ -1,8 +1,7 @@
 """Merge all sources of configuration into one checked `Config`.
 
 Sources, later ones win key by key: defaults, variables shared with other tools (`OPENAI_*`), `config.toml`,
-`FORGED_<SECTION>__<KEY>`, flags. A wrong value raises ConfigError: a guessed value would be noticed weeks
-later. An unknown key is a warning, because the file may be newer than the daemon.
+`FORGED_<SECTION>__<KEY>`, flags. A wrong value raises ConfigError. Unknown keys of newer files are warnings.
 """
 
 from __future__ import annotations
@@ -92,9 +91,10 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
         given |= _known_keys(source, warnings)
     given = _DEFAULTS | _prefix_defaults(given) | given
     values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
-    tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
-    for (section, _, name), value in ((key.partition("."), value) for key, value in values.items()):
-        tables[section][name] = value
+    tables = {
+        name: {each.name: values[f"{name}.{each.name}"] for each in msgspec.structs.fields(kind)}
+        for name, kind in _SECTIONS.items()
+    }
     config = msgspec.convert(tables, resolved(Config))
     _require_usable_models(given)
     _require_own_prefixes(given)
