@@ -37,6 +37,8 @@ MOST_PARTS = 4096
 LONGEST_SECRET = 16_000
 # Tokens of a response in its session's memory, as many as a document's piece has.
 _MOST_TOKENS = 512
+# Characters at the end of an agent's message that the next message may answer.
+MOST_ASKED = 2_000
 # Distance between the times of turns in one capture.
 _APART_S = 1e-5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -193,7 +195,12 @@ class Intake:
             return Outcome("rejected", "nothing_to_capture")
         row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
         known, is_whole = self._find_window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
-        due = [is_whole or place is None for place in known.places]
+        new = [is_whole or place is None for place in known.places]
+        # The question that a new message may answer is cleaned, too.
+        due = [
+            is_new or (is_next_new and each.role == "assistant")
+            for each, is_new, is_next_new in zip(submission.messages, new, [*new[1:], False], strict=True)
+        ]
         fresh = tuple(each for each, is_due in zip(submission.messages, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
@@ -271,10 +278,14 @@ class Intake:
             for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
+        asked = "" if is_whole else _asked_before(messages, there)
         is_urgent = await self._should_not_wait(submission.kind, said)
         pieces = await _to_windows(said)
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
-        events = tuple(_make_event(submission, *each, now) for each in zip(ids, pieces, strict=True))
+        events = tuple(
+            _make_event(submission, each, piece, now, asked if each == ids[0] else "")
+            for each, piece in zip(ids, pieces, strict=True)
+        )
         is_known = is_answered or all(place is not None for place in there)
         taken = SubmittedEvents(events, key, is_urgent=is_urgent, is_known=is_known)
         if submission.kind == "learned":
@@ -363,9 +374,20 @@ def _begins_turn(each: TimedMessage | None) -> bool:
     return each is not None and each.utterance.role == "user" and not each.begun
 
 
-def _make_event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
-    """Make the event of one window of a submission, received at `now`."""
+def _asked_before(messages: Sequence[TimedMessage | None], places: Sequence[int | None]) -> str:
+    """Return the end of the agent's message directly before the first new message, or ""."""
+    first = next((at for at, place in enumerate(places) if place is None), 0)
+    before = messages[first - 1] if first else None
+    is_agents = before is not None and before.utterance.role == "assistant"
+    return before.utterance.text[-MOST_ASKED:] if before is not None and is_agents else ""
+
+
+def _make_event(
+    submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float, asked: str
+) -> Event:
+    """Make the event of one window of a submission, received at `now`; `asked` precedes the window."""
     return Event(
+        asked=asked,
         id=event_id,
         kind=submission.kind,
         session_id=submission.session_id,

@@ -45,9 +45,10 @@ class CutEvent(msgspec.Struct, frozen=True):
 def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> CutEvent:
     """Return an event and its decided memories without the sentences that contain a forgotten text."""
     found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
-    sentences = sum(count for _, count in found)
+    asked, count = without_sentences(event.asked, unwanted)
+    sentences = count + sum(count for _, count in found)
     if sentences:
-        event = _with_texts(event, [text for text, _ in found])
+        event = msgspec.structs.replace(_with_texts(event, [text for text, _ in found]), asked=asked)
     if documents is None:
         return CutEvent(event, None, sentences)
     kept = [(document, *without_sentences(document.memory.content, unwanted)) for document in documents]

@@ -40,6 +40,7 @@ def is_event_id(text: str) -> bool:
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Event of capture with messages, times and roots: a few turns, a compaction, a request, and so on.
 
+    `asked` is the end of the agent's message before the window, which its first message may answer.
     `window` has user and assistant text without tool content, private spans, own injections and secrets.
     `said_at` has the Unix time of each message; () means the time of receipt. If the window is `begun`, its
     first message continues an earlier one; if it `goes_on`, its last message is continued. `roots` are those
@@ -52,6 +53,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "turn"
     session_id: str = ""
     roots: tuple[Root, ...] = ()
+    asked: str = ""
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
     said_at: tuple[float, ...] = ()
@@ -89,7 +91,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """Return the estimated bytes of the event in memory and on disk."""
-        return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+        return 512 + len(self.asked.encode()) + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:
