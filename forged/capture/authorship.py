@@ -5,12 +5,13 @@ a task ("You are agent 3 of 8") begins a brief, which is script text to its end.
 never cut. Each list item is a sentence. A sentence that is mostly quoted is not the person's.
 
 A statement's `whole` includes the neighbour that it needs. A complaint takes the next sentence, a back
-reference or a bare request the one before, a yes the assistant's sentence that it accepts.
+reference or a bare request the one before. Words of the agent are never in it: a yes to a request to remember
+has the accepted sentence in `agreed`, and an answer has the question in `asked`.
 
 `Provenance` rates a proposal. `foreign`: its words were pasted or quoted, and nothing of it was typed or
 asked for. `mixed`: it has words found only in foreign text (for a model, one is enough), or a model wrote it
 and less than two fifths of its words were typed; it waits for review. Near a brief, mixed becomes foreign.
-`own`: all else, including agreed proposals. Words are compared by their beginnings, without the commonest. A
+`own`: all else. Words are compared by their beginnings, without the commonest. A
 pasted number counts as foreign. Invisible characters are ignored. Time is linear in the text; raises nothing.
 """
 
@@ -23,9 +24,10 @@ from typing import Literal
 
 import msgspec
 
+from forged.capture.answers import lists_options, question_in
 from forged.capture.forwarded import is_forwarded_line, split_forwarded
 from forged.capture.paste_detection import QUOTED, Author, classify_blocks
-from forged.capture.rules.requests import asks
+from forged.capture.rules.requests import asks, letters_in, without_request
 from forged.capture.text_patterns import (
     FENCE,
     is_formed,
@@ -72,6 +74,8 @@ _MARKS = " \t.,;:!?…。，、！？-–—()\"'"
 # Longest sentence, in characters, that may need a neighbour; characters that are read of the assistant's
 # message.
 _SHORT, _READ = 120, 2_000
+# Letters of a request that says something by itself.
+_SAYS = 22
 # Least number of words found only in foreign text. One may be chance, unless it contains a digit.
 _LEAST = 2
 # Least share of typed words in a model's proposal if something was pasted. Measured on tests/data/said/dev
@@ -266,12 +270,15 @@ def _width(quotation: str) -> int:
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One sentence of the user, with its neighbours, its message and the proposal that it may answer.
+    """One sentence of the user, with its neighbours, its message and the question that it may answer.
 
-    `before` is the user's text before it in the message. `answers` is the end of the assistant's message, for
-    the first sentence only. `message` is the index in the window, and `message_text` the message without
-    pasted text. `is_mixed`: it may be pasted, so an order in it waits for review. `whole` adds the neighbours
-    that it needs. `asks_alone`: it only asks to keep another sentence.
+    `before` is the user's text before it in the message. `answers` is the end of the agent's message, for
+    the first sentence only, and `agreed` the same if the user accepts it and asks to keep it. `asked` has the
+    sentences of an agent's message that asks or proposes something, the asking one first, and `offers` is
+    True if that message lists options. `message` is the
+    index in the window, and `message_text` the message without pasted text. `is_mixed`: it may be pasted, so
+    an order in it waits for review. `whole` adds the neighbours that it needs. `asks_alone`: it only asks to
+    keep another sentence.
     """
 
     text: str
@@ -282,25 +289,38 @@ class Statement(msgspec.Struct, frozen=True):
     is_mixed: bool = False
     whole: str = ""
     asks_alone: bool = False
+    agreed: str = ""
+    asked: tuple[str, ...] = ()
+    offers: bool = False
 
 
 def statements(
-    window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
+    window: Sequence[Utterance], *, asked: str = "", begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
-    """Return the user's typed and unsure sentences in a window, with the neighbours that each needs."""
+    """Return the user's typed and unsure sentences in a window, with the neighbours that each needs.
+
+    `asked` is the end of the agent's message before the window.
+    """
     return tuple(
         each
         for place, found in pieces_of(window, begun=begun, goes_on=goes_on)
-        for each in _statements_of_message(window, place, found)
+        for each in _statements_of_message(_agent_before(window, place, asked), place, found)
     )
 
 
-def _statements_of_message(
-    window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
-) -> Iterator[Statement]:
-    """Yield the statements of the user message at `place`; `found` are its pieces."""
+def _agent_before(window: Sequence[Utterance], place: int, asked: str) -> str:
+    """Return the end of the agent's message before the message at `place`, or ""."""
+    if not place:
+        return asked
+    return window[place - 1].text[-_READ:] if window[place - 1].role == "assistant" else ""
+
+
+def _statements_of_message(agent_text: str, place: int, found: Sequence[MessagePiece]) -> Iterator[Statement]:
+    """Yield the statements of the user message at `place`, after the agent's text; `found` are its pieces."""
     said = [*_sentences_with_headings(found)]
-    proposed = _last_proposal(window, place) if said else ""
+    agent = _agent_sentences(agent_text) if said else ()
+    proposed, asked = _last_proposal(agent), question_in(agent)
+    offers = bool(asked) and lists_options(agent_text)
     message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
@@ -319,8 +339,11 @@ def _statements_of_message(
             place,
             message_text,
             is_mixed,
-            " ".join(filter(None, (agreed, own))),
+            own,
             asks_alone,
+            agreed,
+            asked,
+            offers,
         )
 
 
@@ -350,26 +373,18 @@ def _with_neighbours(text: str, before: str, after: str) -> str:
 
 
 def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
-    """Return the assistant's proposal if the user accepts it or asks to keep it, else ""."""
+    """Return the agent's proposal if the user accepts it and asks to keep it, else ""."""
     if asks_alone:
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
         return ""
-    is_named = _matches(_near_patterns()["asks_alone"], after) or _shares_word(text, proposed)
-    return proposed if is_named else ""
+    asks_here = letters_in(without_request(text)) < _SAYS and asks(text)
+    return proposed if asks_here or _matches(_near_patterns()["asks_alone"], after) else ""
 
 
 def _is_yes(text: str) -> bool:
     """Return True for a short sentence that begins with an agreement."""
     return len(text) <= _SHORT and _begins_with(_near_patterns()["agrees"], text)
-
-
-def _shares_word(text: str, proposed: str) -> bool:
-    """Return True if two texts have a content word in common."""
-    # Imported here because few answers need it, and a worker without them saves the stemmer's memory.
-    from forged.text.same_text import content_words  # noqa: PLC0415
-
-    return not set(content_words(text)).isdisjoint(content_words(proposed))
 
 
 def _begins_with(pattern: re.Pattern[str], text: str) -> bool:
@@ -383,14 +398,14 @@ def _matches(pattern: re.Pattern[str], text: str) -> bool:
     return bool(bare) and len(bare) <= _SHORT and pattern.fullmatch(bare) is not None
 
 
-def _last_proposal(window: Sequence[Utterance], place: int) -> str:
-    """Return the last sentence, preferably no question, of the assistant message before `place`, or ""."""
-    if not place or window[place - 1].role != "assistant":
-        return ""
-    patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
-    return next(
-        (each for each in reversed(patterns) if each[-1] not in "?？"), patterns[-1] if patterns else ""
-    )
+def _agent_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of an agent's message outside of code, lists and quotations."""
+    return tuple(each for piece in pieces(text) if not is_list(piece.lines) for each in sentences_of(piece))
+
+
+def _last_proposal(said: Sequence[str]) -> str:
+    """Return the last of an agent's sentences, preferably no question, or ""."""
+    return next((each for each in reversed(said) if each[-1] not in "?？"), said[-1] if said else "")
 
 
 @functools.cache
@@ -415,9 +430,9 @@ class Provenance:
         ]
         if not self._pasted:
             return
+        self._typed = words_said(typed)
         said = statements(window, begun=begun, goes_on=goes_on)
-        agreed = [each.whole for each in said if not each.is_mixed]
-        self._typed = words_said((*typed, *agreed))
+        self._agreed = words_said(each.agreed for each in said if not each.is_mixed)
         self._unsure = words_said(piece.text for piece in found if piece.author == "unsure") - self._typed
         self._foreign = words_said(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
@@ -438,7 +453,8 @@ class Provenance:
         if len(foreign) >= _LEAST or any(map(is_numbered, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
             return "mixed" if may_be_meant else "foreign"
-        return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "own"
+        known = typed | (said & self._agreed)
+        return "mixed" if by_model and (foreign or len(known) < _TYPED * len(said)) else "own"
 
     def pasted_text(self, content: str) -> str:
         """Return up to 1,200 characters of the window's pasted text, the pieces most like `content` first."""

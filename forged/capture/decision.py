@@ -123,9 +123,16 @@ class _ProposalDecider:
                 self._add_refusal(proposal, content, "already known", if_asked=True)
         elif self._is_outdated(content, match):
             self.duplicates += 1
-        elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
+        elif root is None or self._is_full(waits=origin == "mixed" or self._is_past or bool(proposal.waits)):
             self.invalid += 1
             self._add_refusal(proposal, content, f"at most {MOST_DOCUMENTS} memories are saved at once")
+        elif proposal.waits:
+            memory = self._make_memory(root, content, proposal, None)
+            self._add(
+                DecidedMemory(
+                    root, memory, self._reason(proposal), proposal.waits, proposal.agreed, self._event.agent
+                )
+            )
         elif origin == "mixed":
             self._add(
                 self._review_document(root, self._make_memory(root, content, proposal, match.head), proposal)
@@ -249,7 +256,7 @@ class _ProposalDecider:
             related=self._edges(
                 root, (*proposal.related, *(() if head else self._contradictions(root, content)))
             ),
-            origin=self._origin,
+            origin=Origin.AGREED if proposal.agreed else self._origin,
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
             entities=entities,

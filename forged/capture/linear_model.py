@@ -19,6 +19,7 @@ from operator import attrgetter
 
 import msgspec
 
+from forged.capture.answers import has_value
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
@@ -39,6 +40,15 @@ _MESSAGE = 0.5
 _LONG = 200
 _ASKS = re.compile(r"[?？]\s*$")
 _QUOTES = re.compile('["“«「`]')
+# Forms of questions and answers: an open question, a choice, a number, a refusal.
+_OPEN = re.compile(
+    r"\b(?:how|which|what|who|where|when|wie|welche\w?|was|wer|wo|wann|cuánt\w+|cuál\w*|qué|quién|dónde|cuándo"
+    r"|combien|quel\w*|qui|où|quand|quant\w+|qua(?:l|is)|quem|onde|quando)\b|多少|多久|几|什么|哪|谁|怎么|いくつ|何|どの|どれ|誰|どこ|いつ"
+)
+_CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
+_NUMBER = re.compile(r"\d")
+_NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
+_TINY, _WORDY = 40, 40
 _MARKED = re.compile(r"\W*[->#$|+]")
 
 
@@ -46,11 +56,16 @@ class StatementWeights(msgspec.Struct, frozen=True):
     """Trained weights and bars to score a text as worth keeping, a request, or about the person.
 
     `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
-    request. `kept` and `others` are the kinds of sentences that are worth keeping or not.
+    request, and `settles_bar` that of an answer that settles something. `settles` scores an answer with its
+    question, and `settled` one of its sentences. `kept` and `others` are the kinds of sentences that are
+    worth keeping or not.
     """
 
     bar: float
     asked_bar: float
+    settles_bar: float
+    settles: Weights
+    settled: Weights
     keep: Weights
     asks: Weights
     kept: dict[str, Weights]
@@ -94,6 +109,8 @@ class StatementScorer:
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
+        self.settles_bar = weights.settles_bar
+        self._settles, self._settled = map(LinearFunction, (weights.settles, weights.settled))
         self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
         self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
         self._others = [LinearFunction(each) for each in weights.others.values()]
@@ -109,6 +126,15 @@ class StatementScorer:
         kept = {name: of(line) for name, line in self._kept.items()}
         keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
         return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
+
+    def settles(self, question: Sequence[str], answer: str, row: bytes = b"") -> float:
+        """Score an answer as settling something that lasts; `row` is the vector of `with_question`."""
+        form = answer_features(question, answer)
+        return self._settles.value(array("f", row), hashed_features(answer[:MESSAGE_CHARS]), form)
+
+    def settled(self, sentence: str, row: bytes = b"") -> float:
+        """Score a sentence of such an answer as one that settles something."""
+        return self._settled.value(array("f", row), hashed_features(sentence), form_features(sentence))
 
 
 class LinearModel(msgspec.Struct, frozen=True):
@@ -152,12 +178,38 @@ def form_features(text: str) -> tuple[float, ...]:
     )
 
 
+def with_question(question: Sequence[str], answer: str) -> str:
+    """Return a question's asking sentence and its answer as one text, to be scored together."""
+    return f"{question[0]} {answer}"[:MESSAGE_CHARS]
+
+
+def answer_features(question: Sequence[str], answer: str) -> tuple[float, ...]:
+    """Return features of the form of an answer and its question, from 0 to 2; the last is always 1."""
+    asking, words = question[0].casefold(), answer.split()
+    return (
+        *form_features(answer)[:-1],
+        "?" in asking or "？" in asking,
+        bool(_OPEN.search(asking)),
+        bool(_CHOICE.search(asking)),
+        bool(_NUMBER.search(answer)),
+        len(answer) <= _TINY,
+        min(len(words), _WORDY) / (_WORDY / 2),
+        bool(_NO.match(answer.casefold())),
+        has_value(answer),
+        1.0,
+    )
+
+
 class Passage(msgspec.Struct, frozen=True):
-    """Text that may become a memory, with its sentences and the message that holds it."""
+    """Text that may become a memory, with its sentences and the message that holds it.
+
+    `agreed` has words of the agent in it, which the person accepted.
+    """
 
     text: str
     sentences: tuple[Statement, ...]
     message_text: str
+    agreed: str = ""
 
     @property
     def message(self) -> int:
@@ -184,18 +236,20 @@ def _passages_of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
     """Yield one passage for a short message, else one for each sentence, at most twelve."""
     message, message_text = said[0].message_text, message_text_of(said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Passage(_join_statements(said), said, message_text)
+        agreed = said[0].agreed
+        yield Passage(" ".join(filter(None, (agreed, _own_words(said)))), said, message_text, agreed)
         return
     ends = (*said[: _MOST_SENTENCES // 2], *said[-_MOST_SENTENCES // 2 :])
     for each in said if len(said) <= _MOST_SENTENCES else ends:
         yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), message_text)
 
 
-def _join_statements(said: Sequence[Statement]) -> str:
-    """Join a message's statements, without bare requests, after the proposal that they accept, if any."""
-    agreed = said[0].whole.partition(said[0].text)[0]
+def _own_words(said: Sequence[Statement]) -> str:
+    """Join a message's statements, without bare requests and a yes to the proposal that one accepts."""
     own = [each.text for each in said if not each.asks_alone]
-    return agreed + " ".join(own or ([] if agreed else [said[0].text]))
+    if said[0].agreed:
+        own = [each for each in own if has_value(each)]
+    return " ".join(own or ([] if said[0].agreed else [said[0].text]))
 
 
 def passage_score(passage: Passage, says: Callable[[str], float]) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from forged.capture.answers import has_value, subject_of, turns_away
 from forged.capture.authorship import Statement
 from forged.capture.linear_model import (
     LinearModel,
@@ -25,8 +26,10 @@ from forged.capture.linear_model import (
     passages,
     request_score,
     select_passages,
+    with_question,
 )
 from forged.capture.rules.durability import Veto, is_vetoed
+from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
 from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
 from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
@@ -39,7 +42,12 @@ BRIEF, LONG, _MORE = 160, 300, 2
 # Letters that make a statement: usually, at least, and after a colon or with a number. A character of Han or
 # kana counts twice.
 _SAYS, _LEAST, _NAMES = 22, 12, 4
+_MARKS = re.compile(r"[\W_]+")
 _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
+# Most sentences of an answer that are kept, the vetoes of one, and the reason why a mere yes waits.
+_MOST_SETTLING = 3
+_NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
+_ONLY_AGREED = "the agent said it, and you only agreed"
 # Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
@@ -63,6 +71,40 @@ _A_LITTLE = 0.3
 _WORDS_SAY = 2.0
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """A person's message that answers a question or proposal of the agent, as its sentences.
+
+    `asked` is the text by which it is scored: with its question or, if it has no value, the agent's sentence
+    that it accepts.
+    """
+
+    message: int
+    sentences: tuple[Statement, ...]
+    asked: str
+    is_bare: bool = False
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """Return the sentences of the agent's message, the asking one first."""
+        return self.sentences[0].asked
+
+    @property
+    def text(self) -> str:
+        """Return the person's words."""
+        return " ".join(each.text for each in self.sentences)
+
+
+class ScoredEvent(msgspec.Struct, frozen=True):
+    """Statements of an event with scores and vectors by text: requests by message, passages, answers."""
+
+    requests: dict[int, Passage]
+    passages: tuple[Passage, ...]
+    answers: tuple[Answer, ...]
+    scorer: StatementScorer
+    scores: dict[str, StatementScores]
+    rows: dict[str, bytes]
+
+
 class LocalClassifier:
     """Finds statements worth keeping and requests to remember with the linear model, without a chat model."""
 
@@ -73,11 +115,20 @@ class LocalClassifier:
     def refine(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
         """Return the rules' proposals (`kept`) with those of the linear model, and refused requests.
 
-        It marks each proposal as request, rule or linear.
+        It marks each proposal as request, rule, answer or linear.
         """
-        requests, found, scorer, scores = self._score_event(event, said)
-        wanted = select_passages(found, lambda text: scores[text].keep, scorer.bar)
-        requested, refused = _requested_passages(requests, found, scores, scorer)
+        scored = self._score_event(event, said)
+        requests, found, scorer, scores = scored.requests, scored.passages, scored.scorer, scored.scores
+        answered = dict(_answer_proposals(scored, kept))
+        answers = tuple(answered.values())
+        wanted = [
+            passage
+            for passage in select_passages(found, lambda text: scores[text].keep, scorer.bar)
+            if passage.message not in answered
+            or not (_is_contained_in(passage, answered[passage.message]) or is_vetoed(passage.text))
+        ]
+        unanswered = [passage for passage in found if passage.message not in answered]
+        requested, refused = _requested_passages(requests, unanswered, scores, scorer)
         free = [*requested, *(passage for passage in wanted if not _is_requested(passage, requested))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
@@ -90,32 +141,43 @@ class LocalClassifier:
             for passage in free
             if passage in requested or not any(_is_proposal_in(each, passage.text) for each in kept)
         )
-        sure = tuple(each for each in proposals if each.content)
+        sure = (*answers, *(each for each in proposals if each.content))
         # Without vectors too many statements are likely.
-        likely = _update_only_proposals(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
+        others = [
+            passage for passage in found if not any(_is_contained_in(passage, each) for each in answers)
+        ]
+        likely = _update_only_proposals(others, scores, (*stays, *sure)) if scorer.sees_rows else ()
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
         """Return proposals for requests to remember, and refusals; if headless, only for known wordings."""
-        requests, found, scorer, scores = self._score_event(event, still_meant(event))
+        scored = self._score_event(event, still_meant(event))
+        requests, scores = scored.requests, scored.scores
         scope = Scope.REPO if event.headless else None
-        found = tuple(passage for passage in found if passage.message in requests or not event.headless)
-        requested, refused = _requested_passages(requests, found, scores, scorer, by_rules=True)
+        found = tuple(
+            passage for passage in scored.passages if passage.message in requests or not event.headless
+        )
+        requested, refused = _requested_passages(requests, found, scores, scored.scorer, by_rules=True)
+        # No person of a script's session can have agreed to the agent's words.
+        requested = [passage for passage in requested if not (event.headless and passage.agreed)]
         proposals = tuple(_make_proposal(passage, scores, "request", scope) for passage in requested)
         return Classified(proposals, author=Origin.TYPED, refused=refused)
 
-    def _score_event(
-        self, event: Event, said: Sequence[Statement]
-    ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
-        """Score surely typed statements; return requests by message, passages, scorer, scores by text."""
+    def _score_event(self, event: Event, said: Sequence[Statement]) -> ScoredEvent:
+        """Score surely typed statements, and answers with their questions."""
         sure = [each for each in said if not each.is_mixed]
         found, requests = passages(sure), requests_of(sure)
-        texts = list(dict.fromkeys(text for passage in found for text in passage.texts()))
+        answers = (
+            [] if event.headless else [each for each in answers_of(sure) if each.message not in requests]
+        )
+        needed = (*(text for passage in found for text in passage.texts()), *(each.asked for each in answers))
+        texts = list(dict.fromkeys(needed))
         rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
         has_rows, shipped = len(rows) == len(texts), (self._model or linear_model)()
         scorer = shipped.by_rows if has_rows else shipped.by_words
-        scores = map(scorer.scores, texts, rows if has_rows else [b""] * len(texts))
-        return requests, found, scorer, dict(zip(texts, scores, strict=True))
+        by_text = dict(zip(texts, rows if has_rows else [b""] * len(texts), strict=True))
+        scores = {text: scorer.scores(text, row) for text, row in by_text.items()}
+        return ScoredEvent(requests, found, tuple(answers), scorer, scores, by_text)
 
 
 class RequestClassifier:
@@ -143,6 +205,66 @@ class RequestClassifier:
         return msgspec.structs.replace(
             found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
         )
+
+
+def answers_of(said: Sequence[Statement]) -> Iterator[Answer]:
+    """Yield the messages that answer a question or proposal of the agent."""
+    for message in dict.fromkeys(each.message for each in said if each.asked):
+        mine = tuple(each for each in said if each.message == message)
+        text = " ".join(each.text for each in mine)
+        if has_value(text, offers=mine[0].offers):
+            yield Answer(message, mine, with_question(mine[0].asked, text))
+        else:
+            yield Answer(message, mine, mine[0].asked[0].rstrip("?？ "), is_bare=True)
+
+
+def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator[tuple[int, Proposal]]:
+    """Yield message and proposal of each answer that settles something; one without a value waits for review.
+
+    Sentences that last by themselves are left to the rules that `kept` them.
+    """
+    scorer = scored.scorer
+    for answer in scored.answers:
+        if answer.is_bare:
+            if scored.scores[answer.asked].keep >= scorer.bar:
+                content, scope = presentable(answer.asked), Scope.REPO
+                category = scored.scores[answer.asked].category(scope)
+                found = Proposal(content, scope, category, why="answer", agreed=content, waits=_ONLY_AGREED)
+                yield answer.message, found
+            continue
+        if scorer.settles(answer.question, answer.text, scored.rows[answer.asked]) < scorer.settles_bar:
+            continue
+        text = " ".join(each.text for each in _settling_sentences(answer, scored, kept))
+        if has_value(text, offers=answer.sentences[0].offers):
+            subject = subject_of(answer.question, text)
+            leaning = max((scored.scores[each.text] for each in answer.sentences), key=lambda each: each.keep)
+            content = (
+                f"{subject[:1].upper()}{subject[1:]}: {presentable(text)}" if subject else presentable(text)
+            )
+            category = leaning.category(Scope.REPO)
+            yield answer.message, Proposal(content, Scope.REPO, category, why="answer", agreed=subject)
+
+
+def _settling_sentences(answer: Answer, scored: ScoredEvent, kept: Sequence[Proposal]) -> Sequence[Statement]:
+    """Return the sentences of an answer that settle something, at most three, in their order."""
+    mine = answer.sentences
+    last = next((at for at, each in enumerate(mine) if at and turns_away(each.text)), len(mine))
+    free = [
+        each
+        for each in mine[:last]
+        if len(each.text) <= LONGEST_SENTENCE
+        and not is_vetoed(each.text, _NO_ANSWER)
+        and not any(_bare(each.text) in _bare(one.content) for one in kept)
+    ]
+    worth = {each.text: scored.scorer.settled(each.text, scored.rows.get(each.text, b"")) for each in free}
+    best = sorted(free, key=lambda each: -worth[each.text])[:_MOST_SETTLING]
+    likely = [each for each in best if worth[each.text] > 0] or best[:1]
+    return [each for each in free if each in likely]
+
+
+def _is_contained_in(passage: Passage, answer: Proposal) -> bool:
+    """Return True if the proposal of an answer has a sentence of a passage."""
+    return any(_bare(each.text) in _bare(answer.content) for each in passage.sentences)
 
 
 def _requested_passages(
@@ -199,7 +321,7 @@ def _update_only_proposals(
 
 def _is_contained(one: Proposal, other: Proposal) -> bool:
     """Return True if the text of `other` contains the text of `one`."""
-    return one.content.rstrip(".。").lower() in other.content.lower()
+    return _bare(one.content) in _bare(other.content)
 
 
 def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
@@ -216,12 +338,17 @@ def _make_proposal(
     about_person = scope_of_all(passage.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
-    return Proposal(content, scope, leaning.category(scope), why=why)
+    return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
 
 
 def _is_proposal_in(kept: Proposal, text: str) -> bool:
     """Return True if a text contains the content of a proposal."""
-    return kept.content.rstrip(".。").lower() in text.lower()
+    return _bare(kept.content) in _bare(text)
+
+
+def _bare(text: str) -> str:
+    """Return a text without case, marks and spacing, to find it in another."""
+    return _MARKS.sub(" ", text).strip().casefold()
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
@@ -240,11 +367,12 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
         first -= 1
     while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
         last += 1
-    text = " ".join(each.text for each in said[first:last])
+    text, agreed = " ".join(each.text for each in said[first:last]), ""
     if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
-        texts = (each for each in (said[at].answers, before) if letters_in(each) >= _LEAST)
-        text = f"{next(texts, '')} {text}".strip()
-    return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
+        agreed = said[at].answers if letters_in(said[at].answers) >= _LEAST else ""
+        text = f"{agreed or (before if letters_in(before) >= _LEAST else '')} {text}".strip()
+    content = text if _has_content(text) else ""
+    return Passage(content, tuple(said[first:last]), message_text_of(said), agreed if content else "")
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:

@@ -37,8 +37,9 @@ class Proposal(msgspec.Struct, frozen=True):
     """Proposal of a classifier for a memory, unchecked: every field may hold anything.
 
     `evidence` has files as PATH, PATH:LINE or PATH:FIRST-LAST. `importance` is from 0 to 1, or unknown. `why`
-    is request, rule, linear, model, or empty for an author with one reason. `update_only`: it is kept only if
-    it changes a known memory, against a `penalty` in nats.
+    is request, rule, linear, answer, model, or empty for an author with one reason. `update_only`: it is kept
+    only if it changes a known memory, against a `penalty` in nats. `agreed` has the words of the agent in it,
+    which the person accepted; `waits` is the reason why the person must accept it again in the review.
     """
 
     content: str
@@ -55,6 +56,8 @@ class Proposal(msgspec.Struct, frozen=True):
     why: str = ""
     update_only: bool = False
     penalty: float = 0.0
+    agreed: str = ""
+    waits: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True):

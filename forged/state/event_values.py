@@ -91,7 +91,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """Return the estimated bytes of the event in memory and on disk."""
-        return 512 + len(self.asked.encode()) + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+        return (
+            512
+            + len(self.asked.encode())
+            + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+        )
 
     @property
     def tops(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from forged.capture.linear_model import (
 )
 from forged.models import Purpose
 from forged.models.local import local_embedder
-from forged.text.linear import SIZE
+from forged.text.linear import SIZE, Weights
 from tests.training import data
 from tests.training.fitting import Fitted, Floats, Rows, fit
 
@@ -90,9 +90,13 @@ def trained(
         [None if one.scope == "-" else (one.scope == "user", one.scope != "user") for one in found], _SMALL
     )
     by_kind = {name: each.weights() for name, each in zip(names, kinds, strict=True)}
+    none = Weights(b"", 0.0, ())  # `tests.training.answers` puts these in
     return StatementWeights(
         bar=bar,
         asked_bar=asked_bar,
+        settles_bar=inf,
+        settles=none,
+        settled=none,
         keep=keep.less(drop).weights(),
         asks=asks.less(asks_not).weights(),
         kept={name: by_kind[name] for name in data.KEPT},

@@ -93,7 +93,7 @@ class RuleClassifier:
 
 def still_meant(event: Event) -> tuple[Statement, ...]:
     """Return the statements of an event, except those that the next message takes back."""
-    said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
+    said = statements(event.window, asked=event.asked, begun=event.begun, goes_on=event.goes_on)
     places = [place for place, each in enumerate(event.window) if each.role == "user"]
     takes_back = patterns().takes_back
     gone = {place for place, after in pairwise(places) if takes_back.match(event.window[after].text.lstrip())}
