@@ -48,7 +48,7 @@ _OPEN = re.compile(
 _CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
 _NUMBER = re.compile(r"\d")
 _NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
-_TINY, _WORDY = 40, 40
+_FEW, _TINY, _WORDY = 2, 40, 40
 _MARKED = re.compile(r"\W*[->#$|+]")
 
 
@@ -56,8 +56,8 @@ class StatementWeights(msgspec.Struct, frozen=True):
     """Trained weights and bars to score a text as worth keeping, a request, or about the person.
 
     `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
-    request, and `settles_bar` that of an answer that settles something. `settles` scores an answer with its
-    question, and `settled` one of its sentences. `kept` and `others` are the kinds of sentences that are
+    request, and `settles_bar` that of a sentence of an answer that settles something, which `settles` scores
+    with its answer and question. `kept` and `others` are the kinds of sentences that are
     worth keeping or not.
     """
 
@@ -65,7 +65,6 @@ class StatementWeights(msgspec.Struct, frozen=True):
     asked_bar: float
     settles_bar: float
     settles: Weights
-    settled: Weights
     keep: Weights
     asks: Weights
     kept: dict[str, Weights]
@@ -110,7 +109,7 @@ class StatementScorer:
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
         self.settles_bar = weights.settles_bar
-        self._settles, self._settled = map(LinearFunction, (weights.settles, weights.settled))
+        self._settles = LinearFunction(weights.settles)
         self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
         self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
         self._others = [LinearFunction(each) for each in weights.others.values()]
@@ -127,14 +126,13 @@ class StatementScorer:
         keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
         return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
 
-    def settles(self, question: Sequence[str], answer: str, row: bytes = b"") -> float:
-        """Score an answer as settling something that lasts; `row` is the vector of `with_question`."""
-        form = answer_features(question, answer)
-        return self._settles.value(array("f", row), hashed_features(answer[:MESSAGE_CHARS]), form)
+    def settles(self, answer: Answer, sentence: str, row: bytes = b"", joint: bytes = b"") -> float:
+        """Score a sentence of an answer as settling something that lasts.
 
-    def settled(self, sentence: str, row: bytes = b"") -> float:
-        """Score a sentence of such an answer as one that settles something."""
-        return self._settled.value(array("f", row), hashed_features(sentence), form_features(sentence))
+        `row` is the sentence's vector, and `joint` that of the answer with its question.
+        """
+        vector = array("f", row + joint)
+        return self._settles.value(vector, hashed_features(sentence), answer_features(answer, sentence))
 
 
 class LinearModel(msgspec.Struct, frozen=True):
@@ -178,25 +176,41 @@ def form_features(text: str) -> tuple[float, ...]:
     )
 
 
-def with_question(question: Sequence[str], answer: str) -> str:
-    """Return a question's asking sentence and its answer as one text, to be scored together."""
-    return f"{question[0]} {answer}"[:MESSAGE_CHARS]
+class Answer(msgspec.Struct, frozen=True):
+    """A person's answer to a question or proposal of the agent, as sentences.
+
+    `question` has the agent's sentences, the asking one first.
+    """
+
+    question: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the person's words."""
+        return " ".join(self.sentences)
+
+    @property
+    def joint(self) -> str:
+        """Return the asking sentence and the answer as one text, to be scored together."""
+        return f"{self.question[0]} {self.text}"[:MESSAGE_CHARS]
 
 
-def answer_features(question: Sequence[str], answer: str) -> tuple[float, ...]:
-    """Return features of the form of an answer and its question, from 0 to 2; the last is always 1."""
-    asking, words = question[0].casefold(), answer.split()
+def answer_features(answer: Answer, sentence: str) -> tuple[float, ...]:
+    """Return features of a sentence, its answer and the question, from 0 to 2; the last is always 1."""
+    asking, text = answer.question[0].casefold(), answer.text
     return (
-        *form_features(answer)[:-1],
-        "?" in asking or "？" in asking,
+        sentence == answer.sentences[0],
+        len(answer.sentences) > _FEW,
+        *form_features(text)[:-1],
+        bool(_ASKS.search(asking)),
         bool(_OPEN.search(asking)),
         bool(_CHOICE.search(asking)),
-        bool(_NUMBER.search(answer)),
-        len(answer) <= _TINY,
-        min(len(words), _WORDY) / (_WORDY / 2),
-        bool(_NO.match(answer.casefold())),
-        has_value(answer),
-        1.0,
+        bool(_NUMBER.search(text)),
+        len(text) <= _TINY,
+        min(len(text.split()), _WORDY) / (_WORDY / 2),
+        bool(_NO.match(text.casefold())),
+        *form_features(sentence),
     )
 
 

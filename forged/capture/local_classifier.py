@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 
 import msgspec
 
 from forged.capture.answers import has_value, subject_of, turns_away
 from forged.capture.authorship import Statement
 from forged.capture.linear_model import (
+    Answer,
     LinearModel,
     Passage,
     StatementScorer,
@@ -26,7 +28,6 @@ from forged.capture.linear_model import (
     passages,
     request_score,
     select_passages,
-    with_question,
 )
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
@@ -46,6 +47,8 @@ _MARKS = re.compile(r"[\W_]+")
 _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
 # Most sentences of an answer that are kept, the vetoes of one, and the reason why a mere yes waits.
 _MOST_SETTLING = 3
+# Nats below the bar at which a sentence joins another one of its answer.
+_JOINS = 2.0
 _NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
 _ONLY_AGREED = "the agent said it, and you only agreed"
 # Vetoes that exclude a neighbour of a request.
@@ -71,27 +74,27 @@ _A_LITTLE = 0.3
 _WORDS_SAY = 2.0
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A person's message that answers a question or proposal of the agent, as its sentences.
+class AnsweredMessage(msgspec.Struct, frozen=True):
+    """A message that answers a question or proposal of the agent.
 
-    `asked` is the text by which it is scored: with its question or, if it has no value, the agent's sentence
-    that it accepts.
+    `scored` is the text by which it is scored: with its question or, if it `is_bare` of a value, the sentence
+    of the agent that it accepts.
     """
 
-    message: int
-    sentences: tuple[Statement, ...]
-    asked: str
+    answer: Answer
+    statements: tuple[Statement, ...]
+    scored: str
     is_bare: bool = False
 
     @property
-    def question(self) -> tuple[str, ...]:
-        """Return the sentences of the agent's message, the asking one first."""
-        return self.sentences[0].asked
+    def message(self) -> int:
+        """Return the index of the message in the window."""
+        return self.statements[0].message
 
     @property
-    def text(self) -> str:
-        """Return the person's words."""
-        return " ".join(each.text for each in self.sentences)
+    def offers(self) -> bool:
+        """Return True if the agent's message lists options."""
+        return self.statements[0].offers
 
 
 class ScoredEvent(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ class ScoredEvent(msgspec.Struct, frozen=True):
 
     requests: dict[int, Passage]
     passages: tuple[Passage, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[AnsweredMessage, ...]
     scorer: StatementScorer
     scores: dict[str, StatementScores]
     rows: dict[str, bytes]
@@ -170,7 +173,8 @@ class LocalClassifier:
         answers = (
             [] if event.headless else [each for each in answers_of(sure) if each.message not in requests]
         )
-        needed = (*(text for passage in found for text in passage.texts()), *(each.asked for each in answers))
+        needed = [text for passage in found for text in passage.texts()]
+        needed += [text for each in answers for text in (each.scored, *each.answer.sentences)]
         texts = list(dict.fromkeys(needed))
         rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
         has_rows, shipped = len(rows) == len(texts), (self._model or linear_model)()
@@ -207,15 +211,14 @@ class RequestClassifier:
         )
 
 
-def answers_of(said: Sequence[Statement]) -> Iterator[Answer]:
+def answers_of(said: Sequence[Statement]) -> Iterator[AnsweredMessage]:
     """Yield the messages that answer a question or proposal of the agent."""
     for message in dict.fromkeys(each.message for each in said if each.asked):
         mine = tuple(each for each in said if each.message == message)
-        text = " ".join(each.text for each in mine)
-        if has_value(text, offers=mine[0].offers):
-            yield Answer(message, mine, with_question(mine[0].asked, text))
-        else:
-            yield Answer(message, mine, mine[0].asked[0].rstrip("?？ "), is_bare=True)
+        answer = Answer(mine[0].asked, tuple(each.text for each in mine))
+        is_bare = not has_value(answer.text, offers=mine[0].offers)
+        scored = answer.question[0].rstrip("?？ ") if is_bare else answer.joint
+        yield AnsweredMessage(answer, mine, scored, is_bare)
 
 
 def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator[tuple[int, Proposal]]:
@@ -223,43 +226,45 @@ def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator
 
     Sentences that last by themselves are left to the rules that `kept` them.
     """
-    scorer = scored.scorer
-    for answer in scored.answers:
-        if answer.is_bare:
-            if scored.scores[answer.asked].keep >= scorer.bar:
-                content, scope = presentable(answer.asked), Scope.REPO
-                category = scored.scores[answer.asked].category(scope)
-                found = Proposal(content, scope, category, why="answer", agreed=content, waits=_ONLY_AGREED)
-                yield answer.message, found
-            continue
-        if scorer.settles(answer.question, answer.text, scored.rows[answer.asked]) < scorer.settles_bar:
-            continue
-        text = " ".join(each.text for each in _settling_sentences(answer, scored, kept))
-        if has_value(text, offers=answer.sentences[0].offers):
-            subject = subject_of(answer.question, text)
-            leaning = max((scored.scores[each.text] for each in answer.sentences), key=lambda each: each.keep)
-            content = (
-                f"{subject[:1].upper()}{subject[1:]}: {presentable(text)}" if subject else presentable(text)
-            )
-            category = leaning.category(Scope.REPO)
-            yield answer.message, Proposal(content, Scope.REPO, category, why="answer", agreed=subject)
+    for each in scored.answers:
+        if each.is_bare:
+            scores = scored.scores[each.scored]
+            content, category = presentable(each.scored), scores.category(Scope.REPO)
+            if scores.keep >= scored.scorer.bar:
+                yield (
+                    each.message,
+                    Proposal(content, category=category, why="answer", agreed=content, waits=_ONLY_AGREED),
+                )
+        elif settling := _settling_sentences(each, scored, kept):
+            text = " ".join(settling)
+            subject = subject_of(each.answer.question, text)
+            content = presentable(text)
+            content = f"{subject[:1].upper()}{subject[1:]}: {content}" if subject else content
+            best = max((scored.scores[sentence] for sentence in settling), key=lambda found: found.keep)
+            category = best.category(Scope.REPO)
+            yield each.message, Proposal(content, category=category, why="answer", agreed=subject)
 
 
-def _settling_sentences(answer: Answer, scored: ScoredEvent, kept: Sequence[Proposal]) -> Sequence[Statement]:
-    """Return the sentences of an answer that settle something, at most three, in their order."""
-    mine = answer.sentences
-    last = next((at for at, each in enumerate(mine) if at and turns_away(each.text)), len(mine))
+def _settling_sentences(
+    answered: AnsweredMessage, scored: ScoredEvent, kept: Sequence[Proposal]
+) -> Sequence[str]:
+    """Return the sentences of an answer that settle something, at most three, in their order; else ()."""
+    mine = answered.answer.sentences
+    last = next((at for at, each in enumerate(mine) if at and turns_away(each)), len(mine))
     free = [
         each
         for each in mine[:last]
-        if len(each.text) <= LONGEST_SENTENCE
-        and not is_vetoed(each.text, _NO_ANSWER)
-        and not any(_bare(each.text) in _bare(one.content) for one in kept)
+        if len(each) <= LONGEST_SENTENCE
+        and not is_vetoed(each, _NO_ANSWER)
+        and not any(_bare(each) in _bare(one.content) for one in kept)
     ]
-    worth = {each.text: scored.scorer.settled(each.text, scored.rows.get(each.text, b"")) for each in free}
-    best = sorted(free, key=lambda each: -worth[each.text])[:_MOST_SETTLING]
-    likely = [each for each in best if worth[each.text] > 0] or best[:1]
-    return [each for each in free if each in likely]
+    joint, scorer = scored.rows[answered.scored], scored.scorer
+    worth = {each: scorer.settles(answered.answer, each, scored.rows[each], joint) for each in free}
+    most = max(worth.values(), default=-inf)
+    best = sorted(free, key=lambda each: -worth[each])[:_MOST_SETTLING]
+    likely = [each for each in best if worth[each] >= scorer.settles_bar - _JOINS]
+    found = [each for each in free if each in likely] if most >= scorer.settles_bar else []
+    return found if has_value(" ".join(found), offers=answered.offers) else ()
 
 
 def _is_contained_in(passage: Passage, answer: Proposal) -> bool:

@@ -96,7 +96,6 @@ def trained(
         asked_bar=asked_bar,
         settles_bar=inf,
         settles=none,
-        settled=none,
         keep=keep.less(drop).weights(),
         asks=asks.less(asks_not).weights(),
         kept={name: by_kind[name] for name in data.KEPT},

@@ -75,7 +75,6 @@ def test_the_score_of_the_kinds_is_added_to_that_of_keeping():
         asked_bar=0.0,
         settles_bar=0.0,
         settles=none,
-        settled=none,
         keep=line,
         asks=none,
         kept={"rule": line, "explicit": none},
