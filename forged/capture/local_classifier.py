@@ -48,7 +48,7 @@ _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
 # Most sentences of an answer that are kept, the vetoes of one, and the reason why a mere yes waits.
 _MOST_SETTLING = 3
 # Nats below the bar at which a sentence joins another one of its answer.
-_JOINS = 2.0
+_JOINS = 4.0
 _NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
 _ONLY_AGREED = "the agent said it, and you only agreed"
 # Vetoes that exclude a neighbour of a request.
