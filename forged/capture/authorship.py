@@ -76,6 +76,8 @@ _MARKS = " \t.,;:!?…。，、！？-–—()\"'"
 _SHORT, _READ = 120, 2_000
 # Letters of a request that says something by itself.
 _SAYS = 22
+# Characters of the shortest part of a sentence that has an aside.
+_LEAST_ASIDE = 8
 # Least number of words found only in foreign text. One may be chance, unless it contains a digit.
 _LEAST = 2
 # Least share of typed words in a model's proposal if something was pasted. Measured on tests/data/said/dev
@@ -219,7 +221,8 @@ def sentences_of(piece: MessagePiece) -> Iterator[str]:
         paragraph = "".join(f"{without_bullet(line)}\n" for line in piece.lines)
     else:
         paragraph = _unwrapped(piece.lines)
-    yield from (each for part in _split(paragraph) for each in _tidy(part) if not _is_quoted(each))
+    parts = (each for part in _split(paragraph) for each in _split_asides(part))
+    yield from (each for part in parts for each in _tidy(part) if not _is_quoted(each))
 
 
 def parts_of(piece: MessagePiece) -> list[str]:
@@ -241,6 +244,24 @@ def _split(paragraph: str) -> Iterator[str]:
             yield paragraph[start : match.end()]
             start = match.end()
     yield paragraph[start:]
+
+
+def _split_asides(sentence: str) -> Iterator[str]:
+    """Split a sentence before each aside ("and by the way ..."), which is about another matter."""
+    start = 0
+    for found in _aside_pattern().finditer(sentence):
+        if found.start() - start >= _LEAST_ASIDE and len(sentence) - found.end() >= _LEAST_ASIDE:
+            yield sentence[start : found.start()]
+            start = found.start("rest")
+    yield sentence[start:]
+
+
+@functools.cache
+def _aside_pattern() -> re.Pattern[str]:
+    """Compile the pattern of an aside inside a sentence, behind a comma, dash or `and`."""
+    begins = _near_patterns()["asides"].pattern
+    before = r"(?:(?:\s*[,;，、。]|\s[-–—])\s*(?:(?:and|und|y|et|e|also)\s+)?|\s+(?:and|und|y|et|e)\s+)"
+    return re.compile(rf"{before}(?P<rest>{begins})", re.IGNORECASE)
 
 
 def _tidy(piece: str) -> Iterator[str]:

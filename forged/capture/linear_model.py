@@ -36,6 +36,8 @@ _MOST_SENTENCES = 12
 _MOST_PASSAGES = 2
 # Weight of the message's score; the rest is that of its best sentence.
 _MESSAGE = 0.5
+# What a sentence loses that is judged without its message.
+_ALONE = 1.0
 
 _LONG = 200
 _ASKS = re.compile(r"[?？]\s*$")
@@ -267,12 +269,15 @@ def _own_words(said: Sequence[Statement]) -> str:
 
 
 def passage_score(passage: Passage, says: Callable[[str], float]) -> float:
-    """Return the score of a passage: half its best sentence, half its message.
+    """Return the score of a passage: half its best sentence, half its message, or the sentence less a little.
 
-    A sentence below 0 gets no help from its message.
+    A sentence below 0 gets no help from its message. A question or order in the message is no sign against
+    a sentence that lasts by itself.
     """
     best = max(says(each.text) for each in passage.sentences)
-    return _MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best if best >= 0 else best
+    if best < 0:
+        return best
+    return max(_MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best, best - _ALONE)
 
 
 def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:

@@ -51,6 +51,8 @@ _MOST_SETTLING = 3
 _JOINS = 4.0
 _NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
 _ONLY_AGREED = "the agent said it, and you only agreed"
+# A sentence stays with the best one of its message at this score, and so far below it.
+_LEAST_BESIDE, _BELOW_BEST = -4.0, 12.0
 # Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
@@ -338,12 +340,32 @@ def _make_proposal(
     passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
 ) -> Proposal:
     """Make the proposal of a passage; its scope follows the scores and the words about the person."""
-    content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
+    lasting = passage if why == "request" else _lasting_part(passage, scores)
+    content = presentable(without_lead_ins(behind_request(lasting.text))[0] or lasting.text)
     leaning = scores[passage.message_text]
-    about_person = scope_of_all(passage.sentences) is Scope.USER
+    about_person = scope_of_all(lasting.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
     return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
+
+
+def _lasting_part(passage: Passage, scores: dict[str, StatementScores]) -> Passage:
+    """Return a passage without the sentences that do not last: questions, orders for now, greetings."""
+    said = passage.sentences
+    if len(said) == 1 or passage.agreed:
+        return passage
+    best = max(said, key=lambda each: scores[each.text].keep)
+    kept = tuple(each for each in said if each is best or _may_last(each, scores, best))
+    return msgspec.structs.replace(passage, text=" ".join(each.text for each in kept), sentences=kept)
+
+
+def _may_last(sentence: Statement, scores: dict[str, StatementScores], best: Statement) -> bool:
+    """Return True if a sentence may last as the best one of its message does, or if that one needs it."""
+    if sentence.text in best.whole and best.whole != best.text:
+        return True
+    if is_vetoed(sentence.text, _UNRELATED):
+        return False
+    return scores[sentence.text].keep > max(_LEAST_BESIDE, scores[best.text].keep - _BELOW_BEST)
 
 
 def _is_proposal_in(kept: Proposal, text: str) -> bool:
