@@ -19,8 +19,8 @@ a record.
 
 A memory is shown without secrets and private spans, unless a person allowed exactly that file. `redacted`
 names the kinds of secrets. `origin` is the recorded one if the file is as this daemon wrote it. Otherwise
-the file's own origin is believed only if it lowers trust: `import`, `model` and `agent`. An id with a secret
-is a problem. Between two builds almost all memories are the same objects, which are not checked again.
+the file's own origin is believed only if it lowers trust: `import`, `model`, `agent`, `agreed`. An id with a
+secret is a problem. Between two builds almost all memories are the same objects, which are not checked again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from forged_client.protocol import WithheldFile
 PRIVATE = "private span"
 
 # Origins that are believed without a record: none of these makes a text the person's.
-_LOWERING = frozenset({Origin.IMPORT, Origin.MODEL, Origin.AGENT})
+_LOWERING = frozenset({Origin.IMPORT, Origin.MODEL, Origin.AGENT, Origin.AGREED})
 
 # Fields of nearly every file that are no secrets, but longer than words of prose: not searched for secrets.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)

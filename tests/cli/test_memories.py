@@ -231,7 +231,7 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
 
 
 def test_a_filter_that_is_none_is_refused_with_those_that_are(no_daemon, forgectl):
-    reported = "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"
+    reported = "'gossip' is not one of 'typed', 'explicit', 'agreed', 'model'"
     shown = forgectl("list", "--origin", "gossip")
 
     assert shown.code == 2

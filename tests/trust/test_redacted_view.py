@@ -172,5 +172,5 @@ def test_without_a_record_an_origin_is_believed_where_it_makes_less_of_the_file(
     }
     found = on_record.get(record)
     (shown,) = redacted_view((one,), ("here",), lambda _: found, RedactedView(), is_sure=True).memories
-    lowers = claimed if claimed in {"import", "model", "agent"} else ""
+    lowers = claimed if claimed in {"import", "model", "agent", "agreed"} else ""
     assert shown.origin == ("typed" if record == "of these bytes" else lowers)

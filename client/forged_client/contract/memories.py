@@ -46,11 +46,13 @@ class Origin(StrEnum):
     """Source of a memory's text, as far as this daemon knows.
 
     `typed` by a person in a conversation and captured by rules; `explicit`, given by a person to be saved;
-    `model`, written by a classifier model; `agent`, written by a program; `import`; `file` for all others.
+    `agreed`, the answer of a person to an agent's question; `model`, written by a classifier model; `agent`,
+    written by a program; `import`; `file` for all others.
     """
 
     TYPED = "typed"
     EXPLICIT = "explicit"
+    AGREED = "agreed"
     MODEL = "model"
     AGENT = "agent"
     IMPORT = "import"
@@ -140,7 +142,7 @@ class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
 class MemoryRecord(Facts, frozen=True, kw_only=True):
     """One memory with its attributes; its id is unique in its `root` only, and times are RFC 3339 text.
 
-    `origin` is the source of the text: typed, explicit, model, agent, import, or file if it is unknown.
+    `origin` is the source of the text, one of Origin: `file` if it is unknown.
     `redacted` names the kinds of secrets that the file contains and `content` leaves out. `concurrent_heads`
     are ids of other newest versions, made elsewhere; none of them replaces another. `cues` are lines that say
     when the memory is useful. `evidence` are files that it depends on, as PATH, PATH:LINE or PATH:FIRST-LAST;
