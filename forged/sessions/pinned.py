@@ -14,7 +14,7 @@ from functools import partial
 
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
-from forged.sessions.injected_set import most_bytes
+from forged.sessions.block import most_bytes
 from forged.state import State
 from forged.stores import Ranked, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN

@@ -77,7 +77,7 @@ def test_a_memory_goes_through_every_verb(shell):
 
     asked = shell.run("retrieve", "how do migrations run?", "--session", "s1", "--turn", "t1")
     assert re.match(r"<forged-memories [0-9a-f]{16}>\n", asked.out)
-    assert "\n> Migrations run with atlas.\n" in asked.out
+    assert " convention] Migrations run with atlas.\n(replaces:)\n> Migrations run with goose.\n" in asked.out
     assert "session s1, turn t1, injected" in shell.run("why", "--session", "s1").out
     assert second in shell.run("why", "migrations").out
 
