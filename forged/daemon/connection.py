@@ -16,9 +16,13 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
+from forged.agent_table import agent_that_runs
 from forged.counters import Metrics
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
@@ -39,6 +43,7 @@ MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
 _ACCEPTED_AT_ONCE = 16  # without a free descriptor asyncio logs so many failures, then waits 1 s
 _GRACE_S = 1.0  # for requests under way when the daemon stops; writes have twice as long
+_TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel, in a second
 _ACCEPTING_TURNS = 5  # iterations of the loop from accept until asyncio reads from a connection
 
 
@@ -49,23 +54,103 @@ def has_left(peer: socket.socket) -> bool:
     return bool(hung_up.poll(0))
 
 
-def uid_of(peer: socket.socket) -> int:
-    """Return the user id at a socket's other end; -1, never admitted, when the system cannot tell."""
+class Peer:
+    """Process at the other end of a connection: its user, and its id (0 if the system does not tell it)."""
+
+    def __init__(self, pid: int, uid: int) -> None:
+        self.pid, self.uid = pid, uid
+        self._ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS if pid > 0 else 0.0
+
+    def doubt(self) -> str:
+        """Return why its text may not be that of the person at a terminal, or "". Reads /proc, so it blocks.
+
+        A parent that is an agent, or cannot be seen, is a reason. So is a process that lost its parent, or
+        has no terminal. A process with this id that began after the connection is another one.
+        """
+        try:
+            process = _Process.of(self.pid)
+            if process.began > self._ticks + 1:
+                raise ProcessLookupError
+            parents = list(process.with_parents())
+            if _Process.of(self.pid).began != process.began:
+                raise ProcessLookupError
+        except (OSError, ValueError, IndexError):
+            return "the process that sent it cannot be seen"
+        if agent := next(filter(None, (agent_that_runs(each.command) for each in parents)), ""):
+            return f"it came from a process of {agent}"
+        if not process.terminal:
+            return "it did not come from a terminal"
+        if all(each.pid != process.session for each in parents):
+            return "the process that sent it has lost its terminal's shell"
+        return ""
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """A process in /proc, with the clock tick after boot when it began."""
+
+    pid: int
+    parent: int
+    session: int
+    terminal: int
+    began: int
+    command: tuple[str, ...]
+
+    @staticmethod
+    def of(pid: int) -> _Process:
+        """Read a process. Raises OSError, and ValueError or IndexError for a text of another form."""
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        _, *rest = stat.rpartition(b")")[2].split()  # behind the name: state, parent, group, session, ...
+        fields = [int(each) for each in rest]
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
+        return _Process(pid, fields[0], fields[2], fields[3], fields[18], tuple(map(os.fsdecode, words)))
+
+    def with_parents(self) -> Iterator[_Process]:
+        """Yield the process and its parents, up to process 1. Raises OSError for one that is gone."""
+        yield self
+        if self.pid == 1:
+            return
+        try:
+            parent = _Process.of(self.parent)
+        except FileNotFoundError:
+            if _belongs_to_another(self.parent):  # and is hidden from this user
+                return
+            raise
+        if parent.began > self.began:
+            raise ProcessLookupError
+        yield from parent.with_parents()
+
+
+def _belongs_to_another(pid: int) -> bool:
+    """Return True if a process is there and of another user."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid > 0
+    except OSError:
+        return False
+    return False
+
+
+UNKNOWN = Peer(0, -1)
+
+
+def peer_of(connected: socket.socket) -> Peer:
+    """Return the process at a socket's other end; its uid is -1, never admitted, if the system is silent."""
     if hasattr(socket, "SO_PEERCRED"):
         size = struct.calcsize("3i")
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return int(uid)
+        pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+        return Peer(pid, uid)
     if hasattr(socket, "LOCAL_PEERCRED"):  # macOS: struct xucred, version and uid first
-        credentials = peer.getsockopt(0, socket.LOCAL_PEERCRED, 76)
-        return int(struct.unpack_from("Ii", credentials)[1])
-    return -1
+        credentials = connected.getsockopt(0, socket.LOCAL_PEERCRED, 76)
+        return Peer(0, int(struct.unpack_from("Ii", credentials)[1]))
+    return UNKNOWN
 
 
 class Service(Protocol):
     """Protocol of the part that answers requests: the dispatcher, or a replacement in a test."""
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]:
-        """Return the reply to a request, an awaitable of it, or a stream of replies."""
+    def handle(self, request: Request[Any], peer: Peer) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]:
+        """Return the reply to a request of a process, an awaitable of it, or a stream of replies."""
 
     def sent(self, request: Request[Any], *, whole: bool) -> None:
         """Take note of a sent reply; `whole` if it was no error and the peer took all of it."""
@@ -80,6 +165,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.last_active = time.monotonic()
         self._server, self._service, self._metrics = server, server.service, server.metrics
         self._transport: asyncio.Transport | None = None
+        self.peer = UNKNOWN
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
@@ -282,7 +368,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _carry_out(self, request: Request[Any]) -> bool:
         """Begin a request: answer it at once and return False, or start a task and return True."""
         try:
-            answer = self._service.handle(request)
+            answer = self._service.handle(request, self.peer)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
             answer = self._error_reply(request, error)
         if isinstance(answer, Reply):
@@ -449,7 +535,8 @@ class Server:
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
         """Add a peer and return "", or why to refuse it; if all places are taken the longest idle goes."""
-        if uid_of(transport.get_extra_info("socket")) != self._uid:
+        connection.peer = peer_of(transport.get_extra_info("socket"))
+        if connection.peer.uid != self._uid:
             self.metrics.foreign_peers_refused += 1
             return "foreign"
         if len(self.connections) >= MAX_CONNECTIONS:

@@ -17,7 +17,7 @@ from itertools import takewhile
 
 import msgspec
 
-from forged.memory import Memory, Origin, Scope
+from forged.memory import OF_PERSON, Memory, Origin, Scope
 from forged.stores import Ranked
 from forged.text.injected_text import MARK, TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -49,8 +49,7 @@ _NAMES = {
     Source.DOCUMENTS: "documents",
 }
 _BY_ORIGIN: dict[str, Source] = {
-    Origin.TYPED: Source.WANTED,
-    Origin.EXPLICIT: Source.WANTED,
+    **dict.fromkeys(OF_PERSON, Source.WANTED),
     Origin.AGREED: Source.AGREED,
     Origin.MODEL: Source.AGENTS,
     Origin.AGENT: Source.AGENTS,

@@ -16,7 +16,7 @@ import msgspec
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
-from forged.memory import ID_PATTERN, Scope, utc_now
+from forged.memory import ID_PATTERN, OF_PERSON, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustState
 from forged.trust.excluding import CaptureExcluder
@@ -76,6 +76,11 @@ class TrustRegistry:
     def is_own(self, stamp: Stamp, memory_id: str) -> bool:
         """Return True if this daemon wrote a memory into the root that has this stamp."""
         return memory_id in self._records.own(stamp.identity)
+
+    def is_of_person(self, stamp: Stamp, memory_id: str) -> bool:
+        """Return True if it is on record that this daemon wrote a memory in the words of the person."""
+        own = self._records.own(stamp.identity).get(memory_id)
+        return own is not None and own.origin in OF_PERSON
 
     async def record_own(self, root: Root, files: Sequence[OwnFile]) -> None:
         """Record files that this daemon is about to write into a root, durably on return.
