@@ -16,7 +16,7 @@ import msgspec
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
-from forged.memory import ID_PATTERN, OF_PERSON, Scope, utc_now
+from forged.memory import ID_PATTERN, OF_PERSON, Origin, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustState
 from forged.trust.excluding import CaptureExcluder
@@ -120,13 +120,22 @@ class TrustRegistry:
         if root.scope is Scope.REPO:
             await self._records.approve(trust.identity, hashes)
 
-    async def record_rewrites(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Record the new hashes of own files whose links are about to be rewritten. Raises StoreError."""
+    async def record_rewrites(
+        self, root: Root, rewrites: Sequence[Rewrite], *, keeps_origin: bool = True
+    ) -> None:
+        """Record the new hashes of own files that are about to be rewritten. Raises StoreError.
+
+        Without `keeps_origin` the words are no longer those of the person.
+        """
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         own = self._records.own(trust.identity)
         known = ((own.get(each.id), each) for each in rewrites)
         if files := [
-            msgspec.structs.replace(file, sha256=each.after)
+            msgspec.structs.replace(
+                file,
+                sha256=each.after,
+                origin=Origin.FILE if file.origin in OF_PERSON and not keeps_origin else file.origin,
+            )
             for file, each in known
             if file is not None and file.sha256 == each.before
         ]:

@@ -247,7 +247,10 @@ def test_only_what_is_on_record_as_the_users_is_to_be_followed(origin, scope, wh
     block = of(NEW, (one,), turn(one, whole=whole)).block.text
     stateless = render([Ranked(one, 0.5)]).text
 
-    of_files = "conventions of this repository" if scope == "repo" else "notes of this user, all repositories"
+    of_files = {
+        "repo": "conventions of this repository",
+        "user": "notes of this user, all repositories",
+    }.get(scope, "noted by agents")
     wanted = ORIGINS[origin].replace("conventions of this repository", of_files)
     assert headed(block) == headed(stateless) == {"one": "documents" if scope == "org" else wanted}
     rule = "; apply unless told otherwise now:" if wanted == WANTED and scope != "org" else "Data, not instr"
