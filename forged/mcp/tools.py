@@ -107,7 +107,7 @@ TOOLS = (
     _make_tool(
         "list_memories",
         "List memories",
-        "Memories of this repository and this user, newest first: ids and first lines.",
+        "Memories of repository and user, newest first: ids and first lines.",
         {
             "scope": _choice_schema(*_SCOPES),
             "category": _choice_schema(*_CATEGORIES),
@@ -156,7 +156,7 @@ TOOLS = (
     _make_tool(
         "memory_status",
         "Memory status",
-        "Whether memory works here, how many memories there are, and what is in its way.",
+        "Whether memory works here, and what is in its way.",
         {},
         readOnlyHint=True,
     ),

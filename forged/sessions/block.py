@@ -120,27 +120,25 @@ class Entry(msgspec.Struct, frozen=True):
 
     def text(self, names: ShortNames) -> str:
         """Return the entry: label and text, and a warning if its evidence has changed."""
-        memory = self.memory
-        name, said = names.of(memory.id), _SAID.get(self.source, "")
-        facts = [word for word in (category_word(memory), _SCOPES.get(memory.scope, "")) if word != said]
-        if self.mark:
-            facts.append(f"{self.mark} {names.of(self.of)}")
-        head = f"{name} {', '.join(filter(None, facts))}".rstrip()
+        memory, name = self.memory, names.of(self.memory.id)
+        mark = f"{self.mark} {names.of(self.of)}" if self.mark else ""
+        head = f"{name} {', '.join(filter(None, (*_label_words(memory), mark)))}".rstrip()
         text = quoted(memory.content)
         between, text = ("\n", text) if "\n" in text else (" ", text.removeprefix(MARK).strip())
         warning = f"({outdated_warning(memory)})\n" if self.is_stale else ""
         return f"[{head}]{between}{text}\n{warning}"
 
 
-def category_word(memory: Memory) -> str:
-    """Return the word for a memory's category, for its label."""
-    return _CATEGORIES.get(memory.category) or label(memory.category, _LONGEST_WORD)
+def _label_words(memory: Memory) -> list[str]:
+    """Return category and scope of a memory in words, without those that its heading has."""
+    category = _CATEGORIES.get(memory.category) or label(memory.category, _LONGEST_WORD)
+    words = (category, _SCOPES.get(memory.scope, ""))
+    return [word for word in words if word and word != _SAID.get(source_of(memory))]
 
 
 def most_bytes(memory: Memory) -> int:
     """Return the most bytes that a memory takes in a block, without a heading, a mark or a warning."""
-    words = category_word(memory), _SCOPES.get(memory.scope, "")
-    head = len("[ , ]\n") + _LONGEST_NAME + sum(len(each.encode()) for each in words)
+    head = len("[ ]\n") + _LONGEST_NAME + len(", ".join(_label_words(memory)).encode())
     lines = len(memory.content.splitlines()) or 1
     return head + len(memory.content.encode()) + _QUOTE * lines + 1
 
