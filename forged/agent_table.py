@@ -1,13 +1,14 @@
-"""Table of the agents that forged knows: `agents.toml`, which documents its keys."""
+"""Table of the agents that forged knows, `agents.toml`, which documents its keys; and their processes."""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -72,3 +73,78 @@ def agent_that_runs(command: Sequence[str]) -> str:
     if words and _INTERPRETERS.fullmatch(os.path.basename(words[0])):
         words = [*words, *[word for word in command[1:] if not word.startswith("-")][:1]]
     return next((row.title for row in agent_rows().values() if any(map(row.is_run_as, words))), "")
+
+
+# --- processes below an agent --------------------------------------------------------------------------
+
+_TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel, in a second
+
+
+def doubt_about(pid: int, since_s: float) -> str:
+    """Return why the text of a process may not be that of a person at a terminal, or "". Reads /proc.
+
+    A parent that is an agent, or cannot be seen, is a reason. So is a process that lost its parent, or has no
+    terminal. One that began later than `since_s` seconds after boot is another one with the same id.
+    """
+    try:
+        process = _Process.of(pid)
+        if process.began > since_s * _TICKS + 1:
+            raise ProcessLookupError
+        parents = list(process.with_parents())
+        if _Process.of(pid).began != process.began:
+            raise ProcessLookupError
+    except (OSError, ValueError, IndexError):
+        return "the process that sent it cannot be seen"
+    if agent := next(filter(None, (agent_that_runs(each.command) for each in parents)), ""):
+        return f"it came from a process of {agent}"
+    if not process.terminal:
+        return "it did not come from a terminal"
+    if all(each.pid != process.session for each in parents):
+        return "the process that sent it has lost its terminal's shell"
+    return ""
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """A process in /proc, with the clock tick after boot when it began."""
+
+    pid: int
+    parent: int
+    session: int
+    terminal: int
+    began: int
+    command: tuple[str, ...]
+
+    @staticmethod
+    def of(pid: int) -> _Process:
+        """Read a process. Raises OSError, and ValueError or IndexError for a text of another form."""
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        _, *rest = stat.rpartition(b")")[2].split()  # behind the name: state, parent, group, session, ...
+        fields = [int(each) for each in rest]
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
+        return _Process(pid, fields[0], fields[2], fields[3], fields[18], tuple(map(os.fsdecode, words)))
+
+    def with_parents(self) -> Iterator[_Process]:
+        """Yield the process and its parents, up to process 1. Raises OSError for one that is gone."""
+        yield self
+        if self.pid == 1:
+            return
+        try:
+            parent = _Process.of(self.parent)
+        except FileNotFoundError:
+            if _belongs_to_another(self.parent):  # and is hidden from this user
+                return
+            raise
+        if parent.began > self.began:
+            raise ProcessLookupError
+        yield from parent.with_parents()
+
+
+def _belongs_to_another(pid: int) -> bool:
+    """Return True if a process is there and of another user."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid > 0
+    except OSError:
+        return False
+    return False

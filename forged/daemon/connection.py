@@ -16,13 +16,10 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-import msgspec
-
-from forged.agent_table import agent_that_runs
+from forged.agent_table import doubt_about
 from forged.counters import Metrics
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
@@ -43,7 +40,6 @@ MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
 _ACCEPTED_AT_ONCE = 16  # without a free descriptor asyncio logs so many failures, then waits 1 s
 _GRACE_S = 1.0  # for requests under way when the daemon stops; writes have twice as long
-_TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel, in a second
 _ACCEPTING_TURNS = 5  # iterations of the loop from accept until asyncio reads from a connection
 
 
@@ -59,76 +55,11 @@ class Peer:
 
     def __init__(self, pid: int, uid: int) -> None:
         self.pid, self.uid = pid, uid
-        self._ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS if pid > 0 else 0.0
+        self._since_s = time.clock_gettime(time.CLOCK_BOOTTIME) if pid > 0 else 0.0
 
     def doubt(self) -> str:
-        """Return why its text may not be that of the person at a terminal, or "". Reads /proc, so it blocks.
-
-        A parent that is an agent, or cannot be seen, is a reason. So is a process that lost its parent, or
-        has no terminal. A process with this id that began after the connection is another one.
-        """
-        try:
-            process = _Process.of(self.pid)
-            if process.began > self._ticks + 1:
-                raise ProcessLookupError
-            parents = list(process.with_parents())
-            if _Process.of(self.pid).began != process.began:
-                raise ProcessLookupError
-        except (OSError, ValueError, IndexError):
-            return "the process that sent it cannot be seen"
-        if agent := next(filter(None, (agent_that_runs(each.command) for each in parents)), ""):
-            return f"it came from a process of {agent}"
-        if not process.terminal:
-            return "it did not come from a terminal"
-        if all(each.pid != process.session for each in parents):
-            return "the process that sent it has lost its terminal's shell"
-        return ""
-
-
-class _Process(msgspec.Struct, frozen=True):
-    """A process in /proc, with the clock tick after boot when it began."""
-
-    pid: int
-    parent: int
-    session: int
-    terminal: int
-    began: int
-    command: tuple[str, ...]
-
-    @staticmethod
-    def of(pid: int) -> _Process:
-        """Read a process. Raises OSError, and ValueError or IndexError for a text of another form."""
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-        _, *rest = stat.rpartition(b")")[2].split()  # behind the name: state, parent, group, session, ...
-        fields = [int(each) for each in rest]
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
-        return _Process(pid, fields[0], fields[2], fields[3], fields[18], tuple(map(os.fsdecode, words)))
-
-    def with_parents(self) -> Iterator[_Process]:
-        """Yield the process and its parents, up to process 1. Raises OSError for one that is gone."""
-        yield self
-        if self.pid == 1:
-            return
-        try:
-            parent = _Process.of(self.parent)
-        except FileNotFoundError:
-            if _belongs_to_another(self.parent):  # and is hidden from this user
-                return
-            raise
-        if parent.began > self.began:
-            raise ProcessLookupError
-        yield from parent.with_parents()
-
-
-def _belongs_to_another(pid: int) -> bool:
-    """Return True if a process is there and of another user."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return pid > 0
-    except OSError:
-        return False
-    return False
+        """Return why its text may not be that of a person at a terminal, or "". Blocks to read /proc."""
+        return doubt_about(self.pid, self._since_s)
 
 
 UNKNOWN = Peer(0, -1)

@@ -13,6 +13,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import cache
 from itertools import takewhile
 
 import msgspec
@@ -73,7 +74,7 @@ _CATEGORIES = {
     "corrections": "correction",
     "patterns": "pattern",
 }
-REPLACES, CONFLICTS = "replaces", "in conflict with"
+REPLACES, CONFLICTS, OUTDATED = "replaces", "in conflict with", "outdated"
 # Words of a label that the heading says already.
 _SAID = {Source.REPOSITORY: "convention", Source.USER_FILES: "all repositories"}
 
@@ -85,12 +86,20 @@ def source_of(memory: Memory) -> Source:
     return _BY_ORIGIN.get(memory.origin, _BY_SCOPE.get(memory.scope, Source.AGENTS))
 
 
+def sources_of(memories: Sequence[Memory]) -> list[Source]:
+    """Return the source of each memory."""
+    return [source_of(each) for each in memories]
+
+
 class ShortNames:
     """Short names of memories for labels: beginnings of their ids, unique in one block; tools take them."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """Give names to the ids `known` first."""
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
+        for memory_id in known:
+            self.of(memory_id)
 
     def of(self, memory_id: str) -> str:
         name = self._names.get(memory_id)
@@ -106,27 +115,36 @@ class ShortNames:
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A memory as an entry of a block; `mark` is its relation to the memory `of`, such as `replaces`."""
+    """A memory as an entry of a block; `mark` is its relation to the memory `of`, such as `replaces`.
+
+    With the mark `OUTDATED` it is a warning about an entry that came before. `older` were replaced by it.
+    """
 
     memory: Memory
     mark: str = ""
     of: str = ""
     is_stale: bool = False
+    older: tuple[Memory, ...] = ()
 
-    @property
-    def source(self) -> Source:
-        """Source of the memory, which decides on the heading."""
-        return source_of(self.memory)
 
-    def text(self, names: ShortNames) -> str:
-        """Return the entry: label and text, and a warning if its evidence has changed."""
-        memory, name = self.memory, names.of(self.memory.id)
-        mark = f"{self.mark} {names.of(self.of)}" if self.mark else ""
-        head = f"{name} {', '.join(filter(None, (*_label_words(memory), mark)))}".rstrip()
-        text = quoted(memory.content)
-        between, text = ("\n", text) if "\n" in text else (" ", text.removeprefix(MARK).strip())
-        warning = f"({outdated_warning(memory)})\n" if self.is_stale else ""
-        return f"[{head}]{between}{text}\n{warning}"
+def entry_texts(entries: Sequence[Entry], names: ShortNames) -> list[tuple[Source, str]]:
+    """Return source and text of each entry: label, quoted text, and a warning about changed evidence."""
+    texts = map(quoted, ["" if each.mark == OUTDATED else each.memory.content for each in entries])
+    return [
+        (source_of(each.memory), _entry_text(each, text, names))
+        for each, text in zip(entries, [*texts], strict=True)
+    ]
+
+
+def _entry_text(entry: Entry, text: str, names: ShortNames) -> str:
+    memory, name = entry.memory, names.of(entry.memory.id)
+    if entry.mark == OUTDATED:
+        return f"[{name}] ({_outdated_warning(memory)})\n"
+    mark = f"{entry.mark} {names.of(entry.of)}" if entry.mark else ""
+    head = f"{name} {', '.join(filter(None, (*_label_words(memory), mark)))}".rstrip()
+    between, text = ("\n", text) if "\n" in text else (" ", text.removeprefix(MARK).strip())
+    warning = f"({_outdated_warning(memory)})\n" if entry.is_stale else ""
+    return f"[{head}]{between}{text}\n{warning}{_older_text(entry.older)}"
 
 
 def _label_words(memory: Memory) -> list[str]:
@@ -169,23 +187,29 @@ def count_fitting(most: int, size: Callable[[int], int], room: int) -> int:
     return most if size(most) <= room else bisect_right(range(1, most), room, key=size)
 
 
-def come_once(memories: Sequence[Memory], known: Iterable[Memory] = ()) -> Iterator[bool]:
-    """Yield for each memory if it comes: of one text only the first of its best source.
+def come_once(memories: Sequence[Memory], known: Iterable[Memory] = ()) -> list[bool]:
+    """Return for each memory if it comes: of one text only the first of its best source.
 
     `known` are memories that have come already. Their texts come again only as wanted by the user.
     """
-    there = dict[str, Source]()
+    there, comes = dict[str, Source](), list[bool]()
     for each in known:
-        text = _plain_text(each)
-        there[text] = min(source_of(each), there.get(text, source_of(each)))
+        text, source = _plain_text(each), source_of(each)
+        there[text] = min(source, there.get(text, source))
     texts = [(_plain_text(each), source_of(each)) for each in memories]
     best = dict(sorted(texts, key=lambda each: each[1], reverse=True))
     for text, source in texts:
         before = there.get(text)
-        comes = source is best[text] and (before is None or source is Source.WANTED is not before)
-        if comes:
+        comes.append(source is best[text] and (before is None or source is Source.WANTED is not before))
+        if comes[-1]:
             there[text] = source
-        yield comes
+    return comes
+
+
+def in_order(memories: Sequence[Memory]) -> list[int]:
+    """Return the places of memories in the order of their sources."""
+    sources = sources_of(memories)
+    return sorted(range(len(sources)), key=sources.__getitem__)
 
 
 def _plain_text(memory: Memory) -> str:
@@ -208,17 +232,17 @@ def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
     # Memories that cannot fit are not quoted: a file may hold 256 KiB.
     small = tuple(takewhile(lambda each: len(each.memory.content.rstrip()) <= limit, ranked))
 
-    def body(count: int) -> str:
-        names = ShortNames()
-        entries = sorted((entry for each in small[:count] for entry in _entries_of(each)), key=_source_first)
-        texts = ((entry.source, entry.text(names) + _older_text(older)) for entry, older in entries)
-        return with_headings(texts) + left_out(len(ranked) - count)
+    @cache
+    def text(count: int) -> str:
+        entries = [entry for each in small[:count] for entry in _entries_of(each)]
+        ordered = [entries[place] for place in in_order([each.memory for each in entries])]
+        return with_headings(entry_texts(ordered, ShortNames())) + left_out(len(ranked) - count)
 
-    count = count_fitting(len(small), lambda count: len(_wrap(body(count), "0" * 16).encode()), limit)
+    count = count_fitting(len(small), lambda count: len(_wrap(text(count), "0" * 16).encode()), limit)
     if count == 0:
         return Injection(omitted=len(ranked))
-    digest = hashlib.sha256(body(count).encode()).hexdigest()[:16]
-    return Injection(_wrap(body(count), digest), digest, count, len(ranked) - count)
+    digest = hashlib.sha256(text(count).encode()).hexdigest()[:16]
+    return Injection(_wrap(text(count), digest), digest, count, len(ranked) - count)
 
 
 def _wrap(body: str, digest: str) -> str:
@@ -231,16 +255,12 @@ def left_out(count: int) -> str:
     return f"{count} left out\n" if count else ""
 
 
-def _entries_of(ranked: Ranked) -> Iterator[tuple[Entry, Sequence[Memory]]]:
-    """Yield the entry of a memory with its older versions, and those of the other heads of its fork."""
+def _entries_of(ranked: Ranked) -> Iterator[Entry]:
+    """Yield the entry of a memory, and those of the other heads of its fork."""
     memory = ranked.memory
-    yield Entry(memory, is_stale=bool(memory.stale)), ranked.older
+    yield Entry(memory, is_stale=bool(memory.stale), older=tuple(ranked.older))
     for other in ranked.concurrent_heads:
-        yield Entry(other, CONFLICTS, memory.id, bool(other.stale)), ()
-
-
-def _source_first(entry: tuple[Entry, Sequence[Memory]]) -> Source:
-    return entry[0].source
+        yield Entry(other, CONFLICTS, memory.id, bool(other.stale))
 
 
 def _older_text(older: Sequence[Memory]) -> str:
@@ -251,7 +271,7 @@ def _older_text(older: Sequence[Memory]) -> str:
     return "\n".join(parts) + "\n" if older else ""
 
 
-def outdated_warning(memory: Memory) -> str:
+def _outdated_warning(memory: Memory) -> str:
     """Return the warning for a memory with changed evidence files."""
     changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
     more = " and more" if len(memory.stale) > _STALE_LIMIT else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 
 import msgspec
@@ -20,16 +21,17 @@ from forged.memory import Memory
 from forged.retrieval import Answer
 from forged.sessions.block import (
     CONFLICTS,
+    OUTDATED,
     REPLACES,
     Entry,
     Injection,
     ShortNames,
-    Source,
     come_once,
     count_fitting,
+    entry_texts,
+    in_order,
     left_out,
-    outdated_warning,
-    source_of,
+    sources_of,
     with_headings,
 )
 from forged.sessions.turns import TurnReply
@@ -38,7 +40,6 @@ from forged.stores import Ranked
 from forged.text.injected_text import TAG
 
 _MOST_ENTRIES = 512  # of one set; the newest count
-OUTDATED = "outdated"
 Key = tuple[str, str, bool]
 _Versions = Mapping[tuple[str, str], tuple[Memory | None, Memory | None]]
 _DIGEST_BYTES = 6
@@ -73,7 +74,7 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -
         if is_whole or not turn.whole or len(fewer := _without_oldest_half(rows)) == len(rows):
             break
         rows = fewer
-    chosen = sorted(new[:count], key=_source_of_row)
+    chosen = _in_order(new[:count])
     comes, rest = _shown_memories(chosen), _shown_memories(new[count:])
     had = _shown_memories(kept)
     shown = (*had, *comes) if turn.whole else comes
@@ -167,8 +168,9 @@ def _new_rows(
     return tuple(row for key, row in rows.items() if key not in repeated)
 
 
-def _source_of_row(row: _SetRow) -> Source:
-    return source_of(row.ranked.memory)
+def _in_order(rows: Sequence[_SetRow]) -> list[_SetRow]:
+    """Return new rows in the order of their sources."""
+    return [rows[place] for place in in_order([row.ranked.memory for row in rows])]
 
 
 def _corrections(
@@ -224,33 +226,22 @@ def _render_block(
     """Return a block's text, the number of new rows in it, and True if all of them fit."""
     # Memories that cannot fit are not quoted: a file may hold 256 KiB.
     small = tuple(takewhile(lambda row: len(row.ranked.memory.content) <= turn.limit, new))
-    sources = [_source_of_row(row) for row in kept]
+    known = [row.ranked.memory.id for row in kept]
+    sources = sources_of([row.ranked.memory for row in kept])
+    had = with_headings(entry_texts(_as_entries(kept), ShortNames())) if turn.whole else ""
 
+    @cache
     def text(count: int) -> str:
-        names = ShortNames()
-        had = _row_texts(kept, names) if turn.whole else ()
-        if count and not turn.whole:  # an earlier memory keeps its name, also if it is not shown again
-            for row in kept:
-                names.of(row.ranked.memory.id)
-        last = sources[-1] if turn.whole and sources else None
-        comes = _row_texts(sorted(new[:count], key=_source_of_row), names)
-        body = f"{with_headings(had)}{with_headings(comes, sources, last)}"
+        # An earlier memory keeps its name, also if it is not shown again.
+        comes = entry_texts(_as_entries(_in_order(new[:count])), ShortNames(known))
+        body = had + with_headings(comes, sources, sources[-1] if turn.whole and sources else None)
         rest = left_out(len(_shown_memories(new[count:])))
         return f"<{TAG} {before.token}>\n{body}{rest}</{TAG} {before.token}>\n"
 
     count = count_fitting(len(small), lambda count: len(text(count).encode()), turn.limit)
-    shown = text(count)
-    return shown, count, count == len(small) and len(shown.encode()) <= turn.limit
+    return text(count), count, count == len(small) and len(text(count).encode()) <= turn.limit
 
 
-def _row_texts(rows: Sequence[_SetRow], names: ShortNames) -> list[tuple[Source, str]]:
-    """Return source and text of each row in a block; of one with the mark `OUTDATED` only a warning."""
-    return [(_source_of_row(row), _row_text(row, names)) for row in rows]
-
-
-def _row_text(row: _SetRow, names: ShortNames) -> str:
-    entry, memory = row.entry, row.ranked.memory
-    if entry.mark == OUTDATED:
-        return f"[{names.of(memory.id)}] ({outdated_warning(memory)})\n"
-    shown = Entry(memory, entry.mark, entry.of, is_stale=entry.stale and bool(memory.stale))
-    return shown.text(names)
+def _as_entries(rows: Sequence[_SetRow]) -> list[Entry]:
+    shown = [(row.ranked.memory, row.entry) for row in rows]
+    return [Entry(it, entry.mark, entry.of, entry.stale and bool(it.stale)) for it, entry in shown]
