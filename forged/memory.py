@@ -35,6 +35,9 @@ os.register_at_fork(after_in_child=_numbers.seed)
 ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
 
 
+# Origins of text that a person gave: it is to be followed, and may be pinned.
+OF_PERSON = frozenset({Origin.TYPED, Origin.EXPLICIT})
+
 # Limits of cues: number, and characters of each.
 MOST_CUES, MOST_CUE_CHARS = 5, 200
 

@@ -30,7 +30,7 @@ LAYERS = """
     config | entities | documents
     text
     attributes
-    conversation | memory | counters | log | fair_queue | program | build_id
+    conversation | memory | counters | log | fair_queue | program | build_id | agent_table
     errors
     =
 """
@@ -43,7 +43,10 @@ CLOSED = {
         *("forged.build_id", "forged.text", "forged_client"),
     },
     "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
-    "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
+    "forged.integrations": {
+        *("forged", "forged.agent_table", "forged.config", "forged.errors", "forged.program"),
+        "forged_client",
+    },
     "forged.mcp": {"forged", "forged.text", "forged_client"},
     "forged.hooks": {"forged", "forged.errors", "forged.text"},
     "forged.entities": {"forged", "forged.memory", "forged.text"},

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from forged.agent_table import doubt_about
 from forged.counters import Metrics
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
@@ -49,23 +50,38 @@ def has_left(peer: socket.socket) -> bool:
     return bool(hung_up.poll(0))
 
 
-def uid_of(peer: socket.socket) -> int:
-    """Return the user id at a socket's other end; -1, never admitted, when the system cannot tell."""
+class Peer:
+    """Process at the other end of a connection: its user, and its id (0 if the system does not tell it)."""
+
+    def __init__(self, pid: int, uid: int) -> None:
+        self.pid, self.uid = pid, uid
+        self._since_s = time.clock_gettime(time.CLOCK_BOOTTIME) if pid > 0 else 0.0
+
+    def doubt(self) -> str:
+        """Return why its text may not be that of a person at a terminal, or "". Blocks to read /proc."""
+        return doubt_about(self.pid, self._since_s)
+
+
+UNKNOWN = Peer(0, -1)
+
+
+def peer_of(connected: socket.socket) -> Peer:
+    """Return the process at a socket's other end; its uid is -1, never admitted, if the system is silent."""
     if hasattr(socket, "SO_PEERCRED"):
         size = struct.calcsize("3i")
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return int(uid)
+        pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+        return Peer(pid, uid)
     if hasattr(socket, "LOCAL_PEERCRED"):  # macOS: struct xucred, version and uid first
-        credentials = peer.getsockopt(0, socket.LOCAL_PEERCRED, 76)
-        return int(struct.unpack_from("Ii", credentials)[1])
-    return -1
+        credentials = connected.getsockopt(0, socket.LOCAL_PEERCRED, 76)
+        return Peer(0, int(struct.unpack_from("Ii", credentials)[1]))
+    return UNKNOWN
 
 
 class Service(Protocol):
     """Protocol of the part that answers requests: the dispatcher, or a replacement in a test."""
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]:
-        """Return the reply to a request, an awaitable of it, or a stream of replies."""
+    def handle(self, request: Request[Any], peer: Peer) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]:
+        """Return the reply to a request of a process, an awaitable of it, or a stream of replies."""
 
     def sent(self, request: Request[Any], *, whole: bool) -> None:
         """Take note of a sent reply; `whole` if it was no error and the peer took all of it."""
@@ -80,6 +96,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.last_active = time.monotonic()
         self._server, self._service, self._metrics = server, server.service, server.metrics
         self._transport: asyncio.Transport | None = None
+        self.peer = UNKNOWN
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
@@ -282,7 +299,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _carry_out(self, request: Request[Any]) -> bool:
         """Begin a request: answer it at once and return False, or start a task and return True."""
         try:
-            answer = self._service.handle(request)
+            answer = self._service.handle(request, self.peer)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
             answer = self._error_reply(request, error)
         if isinstance(answer, Reply):
@@ -449,7 +466,8 @@ class Server:
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
         """Add a peer and return "", or why to refuse it; if all places are taken the longest idle goes."""
-        if uid_of(transport.get_extra_info("socket")) != self._uid:
+        connection.peer = peer_of(transport.get_extra_info("socket"))
+        if connection.peer.uid != self._uid:
             self.metrics.foreign_peers_refused += 1
             return "foreign"
         if len(self.connections) >= MAX_CONNECTIONS:

@@ -4,7 +4,7 @@
 finds model servers, keys, and programs that could classify. Nothing here prints, asks or decides.
 """
 
-from forged.integrations.agent_table import agent_rows
+from forged.agent_table import agent_rows
 from forged.integrations.connection import (
     connect,
     disconnect,

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from forged.agent_table import AgentRow
 from forged.integrations import entries, file_io, harness, record, rendering, status
-from forged.integrations.agent_table import AgentRow
 from forged.integrations.entries import UnfitSettings
 from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from forged.integrations.agent_table import AgentRow
+from forged.agent_table import AgentRow
 from forged.integrations.file_io import IntegrationError
 from forged.integrations.machine import Machine
 

@@ -17,7 +17,7 @@ import msgspec
 import forged
 import forged_client
 from forged import config
-from forged.integrations.agent_table import AgentRow, agent_rows
+from forged.agent_table import AgentRow, agent_rows
 from forged_client.address import home
 
 # Folders besides PATH where installers put programs.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
 import forged
-from forged.integrations.agent_table import AgentRow, agent_rows, template
+from forged.agent_table import AgentRow, agent_rows
 from forged.integrations.machine import SERVER_VARIABLES, Machine
 
 NAME = "forged"
@@ -89,3 +90,8 @@ def _replace_placeholders(value: object, values: Mapping[str, object]) -> object
     if isinstance(value, list):
         return [_replace_placeholders(inner, values) for inner in value]
     return values.get(value, value) if isinstance(value, str) else value
+
+
+def template(name: str) -> str:
+    """Return the text of a template in the folder `plugin`, by its name."""
+    return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from forged.agent_table import AgentRow, agent_rows
 from forged.integrations import codex, entries, file_io, harness, rendering
-from forged.integrations.agent_table import AgentRow, agent_rows
 from forged.integrations.entries import SettingsEntry
 from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson, parse

@@ -177,11 +177,11 @@ class Calls:
         self._written = reply.generation
         return rendering.remembered(reply)
 
-    def _forget_memories(self, place: str, ids: list[str]) -> str:
+    def _forget_memories(self, place: str, ids: list[str], scope: str = "") -> str:
         lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
-                reply = self._forget_one(Forget(workspace=place, memory_id=each))
+                reply = self._forget_one(Forget(workspace=place, memory_id=each, scope=scope))
                 self._written = reply.generation
                 lines.append(rendering.forgotten(reply))
             except ClientError as error:

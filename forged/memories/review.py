@@ -1,7 +1,7 @@
 """Decisions of a person about proposals of capture: save or drop.
 
-A saved proposal passes the checks of every memory, and its origin is typed, because a person has read it. One
-from a past session keeps the time of its conversation. A dropped one counts as forgotten, so that its
+A saved proposal passes the checks of every memory, and its origin is typed if a person at a terminal has read
+it. One from a past session keeps the time of its conversation. A dropped one counts as forgotten, so that its
 messages do not bring it back. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
 """
 
@@ -79,10 +79,15 @@ def with_scope(proposal: DecidedMemory, place: Workplace, scope: str) -> Decided
 
 
 async def keep_proposal(
-    memories: MemoryParts, proposal: DecidedMemory, text: str, *, allow_secret: bool
+    memories: MemoryParts, proposal: DecidedMemory, text: str, *, origin: Origin, allow_secret: bool
 ) -> None:
-    """Save a proposal as a memory, with a new text if given; take it off the review list."""
-    memory = await _write_proposal(memories, proposal, text, allow_secret=allow_secret)
+    """Save a proposal as a memory, with a new text if given; take it off the review list.
+
+    `origin` is typed if a person at a terminal keeps it. A text that was agreed to stays that.
+    """
+    if proposal.memory.origin == Origin.AGREED and not text.strip():
+        origin = Origin.AGREED
+    memory = await _write_proposal(memories, proposal, text, origin=origin, allow_secret=allow_secret)
     memories.state.capture_log.decide(
         proposal.memory.id, memory.content, memory_id=memory.id, root=proposal.root
     )
@@ -100,7 +105,7 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory])
 
 
 async def _write_proposal(
-    memories: MemoryParts, proposal: DecidedMemory, text: str, *, allow_secret: bool
+    memories: MemoryParts, proposal: DecidedMemory, text: str, *, origin: Origin, allow_secret: bool
 ) -> Memory:
     """Write a proposal, replacing its target if that still exists; return the memory once visible."""
     before = proposal.memory
@@ -116,7 +121,7 @@ async def _write_proposal(
         created_at=before.created_at if proposal.learned_at else now,
         updated_at=now,
         trigger=Trigger.EXPLICIT,
-        origin=Origin.TYPED,
+        origin=origin,
     )
     write, insisted = memories.writer.add, bool(secrets)
     try:

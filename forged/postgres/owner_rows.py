@@ -69,8 +69,12 @@ class OwnerRows:
         async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
             found = await (await connection.execute(self._sql.fetch, values)).fetchall()
         return {
-            memory_id: CarriedFile(bytes(data), Facts(memory_type, round(importance, 6), metadata, agent_id))
-            for memory_id, data, memory_type, importance, metadata, agent_id in found
+            memory_id: CarriedFile(
+                bytes(data),
+                Facts(memory_type, round(importance, 6), metadata, agent_id),
+                is_own=secured and self._scope is Scope.USER,
+            )
+            for memory_id, data, memory_type, importance, metadata, agent_id, secured in found
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
@@ -214,7 +218,9 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
         """Return the query of an owner's files and attributes by id, up to a size."""
         own = TABLES[self.scope].owner
         return f"""
-            SELECT id, file, memory_type, importance_score, metadata, agent_id FROM {table(self.scope)}
+            SELECT id, file, memory_type, importance_score, metadata, agent_id,
+                row_security_active('{table(self.scope)}')
+            FROM {table(self.scope)}
             WHERE {own} = %(owner)s AND id = ANY(%(ids)s) AND octet_length(file) <= %(most)s"""
 
     @property

@@ -24,10 +24,14 @@ Item = TypeVar("Item")
 
 
 class CarriedFile(msgspec.Struct, frozen=True):
-    """Bytes of a memory file on its way between machines, and the memory's attributes."""
+    """Bytes of a memory file on its way between machines, and the memory's attributes.
+
+    `is_own`: row level security shows that only this user could write it.
+    """
 
     data: bytes
     facts: Facts = UNKNOWN
+    is_own: bool = False
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -197,9 +201,9 @@ class Replication:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
         if end.second_id:
-            await self._folder.write({end.second_id: CarriedFile(end.second, ours.facts)})
+            await self._folder.write({end.second_id: CarriedFile(end.second, ours.facts, theirs.is_own)})
         kept = await self._folder.rewrite(
-            memory_id, CarriedFile(end.data, ours.facts), here[memory_id].sha256
+            memory_id, CarriedFile(end.data, ours.facts, theirs.is_own), here[memory_id].sha256
         )
         await self._record_common(kept.ids)  # so that the current file counts as changed
 

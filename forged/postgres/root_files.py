@@ -1,8 +1,9 @@
 """The files of a root for replication, read and written by the ordinary writer, as untrusted text.
 
 A file from a server is checked like one from a stranger: its id must be a valid file name, its bytes a memory
-of that id. It is recorded as forged's then, with its origin, because the person's own daemon wrote it. No
-person allowed a secret here, so a secret is shown to no model.
+of that id. It is recorded as forged's then. Its origin is recorded if the server shows that the row is this
+user's, because the user's own daemon wrote it; else a lower one is. No person allowed a secret here, so a
+secret is shown to no model.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import msgspec
+
 from forged.attributes import UNCHANGED, Facts, FactsPatch, patch_of
 from forged.errors import StoreError
 from forged.files import MemoryStore, Root, Snapshot, parse
 from forged.map import build_chains
 from forged.maps import Indexer, RootIndex
-from forged.memory import Memory
+from forged.memory import OF_PERSON, Memory, Origin
 from forged.postgres.merging import PORTABLE_ID, FileVersion, FileVersions, problem_with, version_of
 from forged.postgres.replicating import CarriedFile, PushResult
 from forged.state import Attributes, Rewrite
@@ -92,7 +95,8 @@ class RootFiles:
             return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
         try:
-            await self._writer.rewrite(self._index, self._paths[memory_id], carried.data, change)
+            path, keeps = self._paths[memory_id], carried.is_own
+            await self._writer.rewrite(self._index, path, carried.data, change, keeps_origin=keeps)
         except StoreError:  # changed since the look, or not writable: reported by the next look
             return PushResult()
         return PushResult(frozenset({memory_id}))
@@ -118,6 +122,8 @@ class RootFiles:
     def _write_request(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
         """Return the request to write a received file byte by byte, with its attributes if they are valid."""
         memory = parse(carried.data, self._root.scope, memory_id)
+        if memory.origin in OF_PERSON and not carried.is_own:
+            memory = msgspec.structs.replace(memory, origin=Origin.FILE)
         patch = _valid_patch(carried.facts, self._root.scope)
         return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)
 

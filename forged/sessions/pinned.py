@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from forged.map import VectorMap
-from forged.memory import Category, Memory, Origin, Scope
-from forged.sessions.injected_set import most_bytes
+from forged.memory import OF_PERSON, Category, Memory, Origin, Scope
+from forged.sessions.block import most_bytes
 from forged.state import State
 from forged.stores import Ranked, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -25,7 +25,6 @@ Cost = Callable[[Memory], int]
 
 # Least bytes of a memory with its heading.
 _LEAST = 24
-_BY_A_PERSON = {Origin.TYPED, Origin.EXPLICIT}
 _BY_AN_UNKNOWN_AUTHOR = {"", Origin.FILE}
 _KINDS = (
     (Category.CORRECTIONS, ""),
@@ -95,7 +94,7 @@ def choose_personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) 
     budget -= sum(most_bytes(each) for _, each in chosen)
     for home, memory in sorted(heads, key=_created_at, reverse=True):
         taken = most_bytes(memory)
-        if memory.origin in _BY_A_PERSON and taken <= budget:
+        if memory.origin in OF_PERSON and taken <= budget:
             budget -= taken
             yield home, memory
 
@@ -119,7 +118,7 @@ def _all_within(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head
 def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
     """Return True if a person wrote a memory, or an unknown author in a trusted root."""
     home, memory = head
-    return memory.origin in _BY_A_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
+    return memory.origin in OF_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
 
 
 def _by_weight(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import compress
 from secrets import token_hex
 
 import msgspec
@@ -23,7 +24,7 @@ from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.map import VectorMap
 from forged.retrieval import Answer, Ask
-from forged.sessions.block import render
+from forged.sessions.block import come_once, render
 from forged.sessions.injected_set import TurnContent, compose
 from forged.sessions.message_buffer import MessageBuffer
 from forged.sessions.messages import SessionMessages
@@ -359,6 +360,8 @@ class Turn:
         """Compose the turn's reply from an answer, and record it; equal answers give equal replies."""
         session = self.session
         if self.is_stateless:
+            once = come_once([each.memory for each in answer.ranked])
+            answer = replace(answer, ranked=tuple(compress(answer.ranked, once)))
             block = render(answer.ranked, budget)
             shown = answer.ranked[: block.included]
             reply = TurnReply(answer, answer, block, contents=tuple(each.memory.content for each in shown))

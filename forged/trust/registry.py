@@ -16,7 +16,7 @@ import msgspec
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
-from forged.memory import ID_PATTERN, Scope, utc_now
+from forged.memory import ID_PATTERN, OF_PERSON, Origin, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustState
 from forged.trust.excluding import CaptureExcluder
@@ -77,6 +77,11 @@ class TrustRegistry:
         """Return True if this daemon wrote a memory into the root that has this stamp."""
         return memory_id in self._records.own(stamp.identity)
 
+    def is_of_person(self, stamp: Stamp, memory_id: str) -> bool:
+        """Return True if it is on record that this daemon wrote a memory in the words of the person."""
+        own = self._records.own(stamp.identity).get(memory_id)
+        return own is not None and own.origin in OF_PERSON
+
     async def record_own(self, root: Root, files: Sequence[OwnFile]) -> None:
         """Record files that this daemon is about to write into a root, durably on return.
 
@@ -115,13 +120,22 @@ class TrustRegistry:
         if root.scope is Scope.REPO:
             await self._records.approve(trust.identity, hashes)
 
-    async def record_rewrites(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Record the new hashes of own files whose links are about to be rewritten. Raises StoreError."""
+    async def record_rewrites(
+        self, root: Root, rewrites: Sequence[Rewrite], *, keeps_origin: bool = True
+    ) -> None:
+        """Record the new hashes of own files that are about to be rewritten. Raises StoreError.
+
+        Without `keeps_origin` the words are no longer those of the person.
+        """
         trust = await asyncio.to_thread(self._admission.state_of, root.top)
         own = self._records.own(trust.identity)
         known = ((own.get(each.id), each) for each in rewrites)
         if files := [
-            msgspec.structs.replace(file, sha256=each.after)
+            msgspec.structs.replace(
+                file,
+                sha256=each.after,
+                origin=Origin.FILE if file.origin in OF_PERSON and not keeps_origin else file.origin,
+            )
             for file, each in known
             if file is not None and file.sha256 == each.before
         ]:

@@ -26,7 +26,7 @@ from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
 from forged.map import build_chains
-from forged.memory import Memory
+from forged.memory import OF_PERSON, Memory
 from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
 from forged.text.invisible import INVISIBLE
 from forged.text.same_text import normalised
@@ -148,6 +148,9 @@ class RootWriter:
         try:
             memory = self._as_version(draft)
             there = self._existing(draft, memory)
+            if there is not None and self._is_now_of_person(draft, there):
+                said = msgspec.structs.replace(draft.memory, supersedes=there.id)
+                memory, there = self._as_version(msgspec.structs.replace(draft, memory=said)), None
             if there is not None:
                 plan = WritePlan(draft, there, depends_on=there.id)
                 is_done = draft.is_settled and there.id == memory.id  # the same request in the same batch
@@ -185,6 +188,11 @@ class RootWriter:
             return self._ledger.find_same_text(memory.content)
         base = self._ledger.find(memory.supersedes) if draft.patch == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
+
+    def _is_now_of_person(self, draft: WriteRequest, there: Memory) -> bool:
+        """Return True if a person gives a text that only others have given so far."""
+        is_new = draft.memory.origin in OF_PERSON and not draft.verbatim and there.id != draft.memory.id
+        return is_new and not self._trust.is_of_person(self._ledger.stamp, there.id)
 
     def _carry_out(self, plans: Sequence[WritePlan]) -> list[PlanOutcome]:
         """Write, record and link the files of plans; return the outcome of each."""

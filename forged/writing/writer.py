@@ -231,11 +231,13 @@ class Writer:
             await self._marks.back(index.root, [each.note.id for each in left])
             return await self._removing.restore(index.root, left)
 
-    async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
+    async def rewrite(
+        self, index: RootIndex, path: str, data: bytes, change: Rewrite, *, keeps_origin: bool
+    ) -> None:
         """Replace a file by its bytes from another machine, unless it changed. Raises StoreError."""
         async with self._lock(index.root):
             await self._trust.exclude_captures(index.root)
-            await self._trust.record_rewrites(index.root, [change])
+            await self._trust.record_rewrites(index.root, [change], keeps_origin=keeps_origin)
             store = MemoryStore(index.root)
             await asyncio.to_thread(store.rewrite, path, data, expected=change.before)
         index.mark(frozenset({path}))

@@ -25,7 +25,7 @@ def main() -> None:
     padding = "x" * size
 
     class Padded:
-        def handle(self, request: protocol.Request) -> protocol.Reply:
+        def handle(self, request: protocol.Request, _: object) -> protocol.Reply:
             if isinstance(request, protocol.Hello):
                 return protocol.Welcome(id=request.id)
             return protocol.Pong(id=request.id, reason=padding)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from forged.integrations.agent_table import agent_rows
+from forged.agent_table import agent_rows
 from forged_client import hook, hook_slow_path, protocol
 from forged_client.address import socket_path
 from forged_client.envelope import identity_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import nearest_memories
+from forged.daemon.connection import Peer
 from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals, Dispatcher
 from forged.errors import WorkspaceError
 from forged.files import resolve
@@ -51,6 +53,16 @@ class StandInWatcher:
 
     def watch_count_of(self, top: str) -> int:
         return 2
+
+
+class _Person(Peer):
+    """A person at a terminal, who a test is."""
+
+    def doubt(self) -> str:
+        return ""
+
+
+PERSON = _Person(0, os.geteuid())
 
 
 class Parts:
@@ -171,10 +183,10 @@ class Parts:
         self.daemon = msgspec.structs.replace(self.daemon, shared=shared, memories=self.memories)
         self.handlers = Dispatcher(self.daemon)
 
-    async def ask(self, request: wire.Request) -> wire.Reply:
-        """Carry out one request. Raises what the handler raises."""
+    async def ask(self, request: wire.Request, peer: Peer = PERSON) -> wire.Reply:
+        """Carry out one request of a process. Raises what the handler raises."""
         await self.trusts(getattr(request, "workspace", ""))
-        answer = self.handlers.handle(request)
+        answer = self.handlers.handle(request, peer)
         if isinstance(answer, bytes):
             return decode_reply(answer[HEADER_BYTES:])
         return await answer if inspect.isawaitable(answer) else answer

@@ -45,7 +45,9 @@ class ScriptedService:
     def _gate(self, query: str) -> asyncio.Event:
         return self._gates.setdefault(query, asyncio.Event())
 
-    def handle(self, request: wire.Request) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+    def handle(
+        self, request: wire.Request, _: object
+    ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
         if isinstance(request, wire.Events):
             return self._events(request)
         self.requests.append(request)

@@ -68,7 +68,7 @@ def test_a_memory_goes_through_every_verb(shell):
     assert re.match(rf"{first[1]}  repo/project-conventions  v1  \d{{4}}-\d\d-\d\d  Migr", listed.out)
     shown = shell.run("show", first[1]).out
     assert f"\npath {first[2]}\n" in shown
-    assert shown.endswith("\norigin explicit\n\nMigrations run with goose.\n")
+    assert shown.endswith("\norigin agent\ntrigger explicit\n\nMigrations run with goose.\n")
 
     second, generation = _remember(shell, "Migrations run with atlas.", "--supersedes", first[1])
     found = shell.run("search", "migrations", "--min-generation", generation)
@@ -77,7 +77,7 @@ def test_a_memory_goes_through_every_verb(shell):
 
     asked = shell.run("retrieve", "how do migrations run?", "--session", "s1", "--turn", "t1")
     assert re.match(r"<forged-memories [0-9a-f]{16}>\n", asked.out)
-    assert "\n> Migrations run with atlas.\n" in asked.out
+    assert " convention] Migrations run with atlas.\n(replaces:)\n> Migrations run with goose.\n" in asked.out
     assert "session s1, turn t1, injected" in shell.run("why", "--session", "s1").out
     assert second in shell.run("why", "migrations").out
 

@@ -83,7 +83,7 @@ def test_who_gives_the_text_of_an_imported_memory_again_makes_it_their_own(daemo
     (there,) = listed(at)
     assert standing(daemon, repo) == set()
 
-    assert at.run("edit", there["id"], "Answer briefly.").code == 0
+    at.run_as_person("edit", there["id"], "Answer briefly.")
 
     assert [each["origin"] for each in listed(at)] == ["explicit"]
     assert standing(daemon, repo) == {"Answer briefly."}
@@ -218,13 +218,13 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
 
 
 def test_with_mine_the_files_are_believed_and_stand_as_before(daemon, at, tmp_path, tmp_path_factory):
-    at.run("remember", "Answer briefly.", "--scope", "user", "--category", "coding-preferences")
+    at.run_as_person("remember", "Answer briefly.", "--scope", "user", "--category", "coding-preferences")
     at.run("export", "--to", str(tmp_path / "out"))
     new_home = tmp_path_factory.mktemp("home")
 
     with running(new_home) as other:
         there = Shell(new_home, other.socket, new_home)
-        assert there.run("import", str(tmp_path / "out"), "--yes", "--mine").code == 0
+        there.run_as_person("import", str(tmp_path / "out"), "--yes", "--mine")
         assert [each["origin"] for each in listed(there)] == ["explicit"]
         assert standing(other, new_home) == {"Answer briefly."}
 

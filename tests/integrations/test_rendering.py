@@ -12,8 +12,8 @@ import pytest
 
 import forged
 from forged.integrations import agent_rows, rendering
-from forged.integrations.agent_table import template
 from forged.integrations.machine import SERVER_VARIABLES
+from forged.integrations.rendering import template
 from forged.text.harnesses import HOOKS
 
 JSON = [row for row in agent_rows().values() if row.way == "plugin"]

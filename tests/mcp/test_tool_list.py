@@ -9,12 +9,20 @@ from forged.mcp import tools
 from forged.mcp.calls import Calls
 
 
-def test_the_list_of_tools_fits_into_1500_tokens_and_has_six_at_most():
+def test_tools_and_instructions_fit_into_1500_tokens_and_are_six_at_most():
+    """Of what a client gets: the tools, and the answer to its first message."""
     listed = json.dumps({"tools": tools.TOOLS}, ensure_ascii=False)
+    first = json.dumps(tools.initialize_result(tools.VERSIONS[0]), ensure_ascii=False)
 
     assert len(tools.TOOLS) <= 6
-    assert -(-len(listed.encode()) // 4) <= 1500
-    assert len(tools.INSTRUCTIONS) <= 500
+    assert -(-len((listed + first).encode()) // 4) <= 1500
+
+
+def test_no_agent_is_asked_to_repeat_the_words_of_the_user():
+    remember = str(tools.BY_NAME["remember"]["description"])
+
+    assert "What the user says is kept by itself" in tools.INSTRUCTIONS
+    assert "Not what the user said (kept by itself)" in remember
 
 
 def test_every_tool_that_is_listed_takes_the_arguments_that_are_listed():

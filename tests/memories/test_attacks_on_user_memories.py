@@ -96,8 +96,9 @@ async def _seen(parts: Parts, repo: Path, home: Path) -> None:
         ("mem_u", OWN.content, 1, ())
     ]
     reply = await parts.ask(wire.Retrieve(workspace=place, hypotheses=(OWN.content,)))
-    assert f"| user | v1 | 2025-03-04 | mem_u]\n> {OWN.content}\n" in reply.text
-    assert reply.text.count("| user |") == 1
+    heading = "notes of this user, all repositories:\n"
+    assert f"{heading}[u pattern] {OWN.content}\n" in reply.text
+    assert reply.text.count(heading) == 1
     chain = await parts.ask(wire.History(workspace=place, memory_id="mem_u", scope="user"))
     assert [(each.content, each.is_head) for each in chain.memories] == [(OWN.content, True)]
     assert not chain.flags

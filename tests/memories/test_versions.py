@@ -261,9 +261,8 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
             (hit.id, [each.id for each in hit.found.concurrent_heads], [each.id for each in hit.found.older])
             for hit in found
         ] == [("mem_b", ["mem_a"], ["mem_r"])]
-        assert "> We use flyway." in block.text
-        assert "> We use atlas." in block.text
-        assert "beside it stands v2 of 2025-03-04, mem_a; neither replaces the other" in block.text
+        assert "[b pattern] We use flyway.\n" in block.text
+        assert "[a pattern, in conflict with b] We use atlas.\n" in block.text
         assert [(root.forks, root.fork_ids) for root in status.roots if root.scope == "repo"] == [
             (1, ("mem_b",))
         ]

@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from forged.memory import Scope
+from forged.postgres.connecting import connect
+from forged.postgres.roles import RowOwner, grant
 from forged.postgres.values import EmbeddingModel
 from forged_client import Client
 from tests.support.clock import eventually
+from tests.support.daemon import Shell
 from tests.support.daemon.process import DaemonProcess
 from tests.support.postgres import Database, make_database, migrated
 from tests.support.reading import bytes_of
@@ -27,7 +31,14 @@ class Machine:
     """A machine with a daemon. `cut` takes its way to the server away, as a train in a tunnel does."""
 
     def __init__(
-        self, name: str, place: Path, database: Database, user_id: str = "ada", scopes: str = SCOPES
+        self,
+        name: str,
+        place: Path,
+        database: Database,
+        user_id: str = "ada",
+        scopes: str = SCOPES,
+        *,
+        role: str = "postgres",
     ) -> None:
         self.name, self.user_id = name, user_id
         self.home = place / name
@@ -41,7 +52,7 @@ class Machine:
 [memory]
 embedding_model = "builtin:lexical"
 [shared]
-url = "postgresql://postgres@/{database.name}?{query}"
+url = "postgresql://{role}@/{database.name}?{query}"
 scopes = "{scopes}"
 user_id = "{user_id}"
 dimension = 8
@@ -271,3 +282,49 @@ def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_is_not_waited_f
     finally:
         server.stop()
         shutil.rmtree(folder)
+
+
+# --- whose words a row has ---------------------------------------------------------------------------------
+
+
+def a_role_of_ada(database: Database) -> str:
+    """A role that row level security limits to Ada's rows."""
+
+    async def grants() -> None:
+        async with await connect(database.settings()) as connection:
+            await grant(connection, "ada_alone", [RowOwner(Scope.USER, "ada")])
+
+    database.sql("CREATE ROLE ada_alone LOGIN")
+    asyncio.run(grants())
+    return "ada_alone"
+
+
+@pytest.mark.parametrize("is_secured", [True, False], ids=["row level security", "a role that sees all"])
+def test_words_of_the_user_count_on_another_machine_where_nobody_else_can_write_the_row(
+    tmp_path, server, is_secured
+):
+    meeting = a_meeting(server, f"forged_words_{is_secured}".lower())
+    role = a_role_of_ada(meeting) if is_secured else "postgres"
+    one, other = (Machine(name, tmp_path, meeting, scopes="user", role=role) for name in ("one", "other"))
+
+    def origins(machine: Machine) -> dict[str, str]:
+        with machine.client() as client:
+            client.rebuild(str(machine.workspace), wait=True)
+            found = client.list(str(machine.workspace), scope="user").memories
+        return {each.content: each.origin for each in found}
+
+    believed = "explicit" if is_secured else "file"
+    with running(one, other):
+        shell = Shell(one.home, one.daemon.socket, one.workspace)
+        shell.run_as_person("remember", "--scope", "user", "Answer in Danish.")
+        one.remember("The user reads Danish.")
+        eventually(lambda: len(other.listed()) == 2)
+        assert origins(one) == {"Answer in Danish.": "explicit", "The user reads Danish.": "agent"}
+        assert origins(other) == {"Answer in Danish.": believed, "The user reads Danish.": "agent"}
+
+        (memory_id,) = (each for each, text in other.listed().items() if text == "Answer in Danish.")
+        eventually(other.is_in_step)
+        path = other.path(memory_id)
+        path.write_text(path.read_text().replace("in Danish.", "in Dutch."))
+        eventually(lambda: "Answer in Dutch." in one.listed().values())
+        assert origins(one)["Answer in Dutch."] == believed

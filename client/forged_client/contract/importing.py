@@ -56,8 +56,8 @@ class Imported(Reply, frozen=True, tag="imported"):
 class Import(Request[Imported], frozen=True, tag="import"):
     """Request to write drafts into a scope's root, each durably; with `preview`, to write nothing.
 
-    Their origin is `import`, whatever a file says of itself. With `own` the person vouches that the files
-    come from a root of their own. A draft with a secret is refused unless `allow_secret`. Text that was
+    Their origin is `import`, whatever a file says of itself. With `own` a person at a terminal vouches that
+    the files are of a root of theirs. A draft with a secret is refused unless `allow_secret`. Text that was
     forgotten lately is left out unless `allow_forgotten`. Repeating an import changes nothing. With a `key`
     the first answer is repeated.
     """

@@ -205,7 +205,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     Without `scope` and `category` those of the superseded memory are used; a new one has scope repo with
     `project-conventions`, or scope user with `user-facts`. Links of the superseded memory are kept, and
     `related` added. A text with a secret is refused with the code `secret`, unless `allow_secret`. `origin`
-    is `agent`, or `explicit` if a person gave the text. A request with a `key` may be sent twice and is
+    `explicit` is believed from a terminal without an agent above it. With a `key` it may be sent twice and is
     carried out once. `cues` are up to five short lines that say when the memory is useful; without them those
     of the superseded memory are kept. `evidence` are repository files that it depends on, as PATH, PATH:LINE
     or PATH:FIRST-LAST.

@@ -143,7 +143,7 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
 
     `accept` are ids, or prefixes (at least eight characters) of SHA-256 sums. `everything` accepts all
     current files, with `shown` only if they are exactly those. `keep` and `drop` are ids of proposals, or
-    prefixes of them. A kept one becomes a typed memory, in `scope` if that is given; `text` replaces the text
+    prefixes of them. One kept at a terminal is typed, in `scope` if that is given; `text` replaces the text
     of a single one. A text with a secret is refused with the code `secret`, unless `allow_secret`.
 
     With a `key` it may be sent twice.

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from forged.daemon.connection import UNKNOWN, Peer
 from forged.daemon.handlers import (
     capture,
     documents,
@@ -107,9 +108,9 @@ class Dispatcher:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handle(
-        self, request: wire.Request[Any]
+        self, request: wire.Request[Any], peer: Peer = UNKNOWN
     ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
-        """Carry out a request: return its reply, a coroutine of it, or a stream."""
+        """Carry out a request of a process: return its reply, a coroutine of it, or a stream."""
         self._metrics.requests += 1
         if isinstance(request, wire.Ping):  # the most frequent one, and the one that is timed
             return wire.Pong(id=request.id)
@@ -123,7 +124,7 @@ class Dispatcher:
         if isinstance(request, wire.Hook):
             self._activity.note_request()
             return self._answer_hook(request)
-        return self._answer(request)
+        return self._answer(request, peer)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """Mark a request's injection as delivered if its reply was sent whole and in time."""
@@ -133,10 +134,10 @@ class Dispatcher:
         """Handle a harness's hook event; return the output for the harness."""
         return replace(await hook.hook(Context(self._daemon, monotonic()), request), id=request.id)
 
-    async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
+    async def _answer(self, request: wire.Request[wire.Reply], peer: Peer) -> wire.Reply:
         """Carry out a request; return a `disabled` reply if a part is off. Records disk errors of writes."""
         try:
-            reply = await self._carry_out(request)
+            reply = await self._carry_out(request, peer)
         except Disabled as off:
             return request.reply_type()(id=request.id, status="disabled", reason=str(off))
         except StoreError as error:
@@ -146,15 +147,15 @@ class Dispatcher:
             self._disk_refusals.note_reply(request, reply)
         return replace(reply, id=request.id)
 
-    async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
+    async def _carry_out(self, request: wire.Request[wire.Reply], peer: Peer) -> wire.Reply:
         """Return a handler's reply; a repeated key waits for the first call and gets its reply."""
         if not (key := getattr(request, "key", "")) or request.only_shows:
-            return await self._call_handler(request, Context(self._daemon, monotonic()))
+            return await self._call_handler(request, Context(self._daemon, monotonic(), peer=peer))
         # A client may repeat a request that is being carried out: the second one waits.
         async with self._locks.setdefault(key, asyncio.Lock()):
-            return await self._carry_out_once(request, key)
+            return await self._carry_out_once(request, key, peer)
 
-    async def _carry_out_once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
+    async def _carry_out_once(self, request: wire.Request[wire.Reply], key: str, peer: Peer) -> wire.Reply:
         """Return the reply kept for a key, or the handler's, which is kept. Raises Conflict."""
         digest = _digest(request)
         keyed = self._newest.get(key) or await self._stored_receipt(request, key) or KeyedRequest(key, digest)
@@ -163,7 +164,7 @@ class Dispatcher:
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply
-        reply = await self._call_handler(request, Context(self._daemon, monotonic(), keyed))
+        reply = await self._call_handler(request, Context(self._daemon, monotonic(), keyed, peer))
         self._newest[key] = KeyedRequest(key, digest, reply, is_given=True)
         if len(self._newest) > _RECEIPTS:
             del self._newest[next(iter(self._newest))]

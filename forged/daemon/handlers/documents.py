@@ -19,7 +19,8 @@ from forged_client import protocol as wire
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
     """Import drafts as memories and report each outcome; with `preview` write nothing."""
     memories = context.daemon.memories
-    terms = imports.ImportTerms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
+    own = request.own and not await context.doubt()
+    terms = imports.ImportTerms(request.scope, own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepare(memories, place, request.drafts, terms, check_words)
     outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)

@@ -46,6 +46,7 @@ async def remember(
     daemon = context.daemon
     if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
         raise InvalidRequest("the files here belong to one user; leave user_id out, or give that user")
+    origin, doubt = await context.origin_of(request.origin)
     wanted = Memory(
         id="",
         content=request.content,
@@ -58,7 +59,7 @@ async def remember(
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
         related=_related(request.related),
-        origin=request.origin,
+        origin=origin,
         cues=request.cues,
     )
     names = _attribute_texts(request)
@@ -73,7 +74,7 @@ async def remember(
         allow_secret=request.allow_secret,
         key=request.key,
     )
-    reply = _write_reply(written, reason)
+    reply = _write_reply(written, reason, doubt)
     return reply if request.scope == Scope.SESSION else (reply, written.generation)
 
 
@@ -108,6 +109,9 @@ def _attribute_texts(request: wire.Remember) -> tuple[str, ...]:
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
     """Write a new version of a memory with another text, category, cues, evidence or links."""
+    origin, doubt = request.origin, ""
+    if request.content is not None:
+        origin, doubt = await context.origin_of(origin)
     change = versions.Revision(
         content=request.content,
         category=request.category,
@@ -115,7 +119,7 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         evidence=request.evidence,
         relate=_related(request.relate),
         unrelate=request.unrelate,
-        origin=request.origin,
+        origin=origin,
         base=request.base,
     )
     written, reason = await versions.edit(
@@ -128,14 +132,14 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         allow_secret=request.allow_secret,
         key=request.key,
     )
-    return _write_reply(written, reason), written.generation
+    return _write_reply(written, reason, doubt), written.generation
 
 
 def _related(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
     return tuple(Related(edge.id, edge.relationship) for edge in given)
 
 
-def _write_reply(written: Written, reason: str) -> wire.Remembered:
+def _write_reply(written: Written, reason: str, doubt: str) -> wire.Remembered:
     """Return the reply to a write: the memory's id, version and path, and if it existed or replaced any."""
     return wire.Remembered(
         memory_id=written.memory.id,
@@ -146,7 +150,7 @@ def _write_reply(written: Written, reason: str) -> wire.Remembered:
         existed=written.existed,
         scope=written.memory.scope,
         category=written.memory.category,
-        reason=reason,
+        reason="; ".join(filter(None, ("" if written.existed else doubt, reason))),
     )
 
 

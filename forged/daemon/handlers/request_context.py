@@ -19,6 +19,7 @@ from forged import config
 from forged.capture import CaptureService
 from forged.config import Setting
 from forged.counters import Metrics
+from forged.daemon.connection import UNKNOWN, Peer
 from forged.daemon.handlers.wire_types import generation_of, memory_record, without_texts
 from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
@@ -26,7 +27,7 @@ from forged.files import AGENT_ID, Watcher, atomic
 from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
-from forged.memory import Memory, Scope
+from forged.memory import Memory, Origin, Scope
 from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
@@ -110,11 +111,22 @@ class KeyedRequest(msgspec.Struct):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Context of one request for its handler: the daemon, arrival (monotonic clock), and key, if any."""
+    """Context of one request for its handler: the daemon, arrival (monotonic clock), key if any, and peer."""
 
     daemon: Daemon
     arrived: float
     keyed: KeyedRequest | None = None
+    peer: Peer = UNKNOWN
+
+    async def doubt(self) -> str:
+        """Return why the request may not be of a person at a terminal, or ""."""
+        return await asyncio.to_thread(self.peer.doubt)
+
+    async def origin_of(self, claimed: str) -> tuple[str, str]:
+        """Return the origin of a text that claims one, and a note if the claim is not believed."""
+        if claimed != Origin.EXPLICIT or not (doubt := await self.doubt()):
+            return claimed, ""
+        return Origin.AGENT, f"kept as written by an agent, because {doubt}"
 
     def planned(self, kind: type[R]) -> R | None:
         """Return the sent or planned reply of an earlier attempt of this request; None for a new one."""

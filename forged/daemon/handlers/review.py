@@ -9,7 +9,7 @@ from forged.daemon.handlers.request_context import Context, Disabled
 from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.memories import review as reviewing
-from forged.memory import Scope
+from forged.memory import Origin, Scope
 from forged.state import DecidedMemory
 from forged_client import protocol as wire
 
@@ -36,8 +36,11 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     if keep and place.off:
         raise Disabled(place.off)
     moved = [reviewing.with_scope(document, place, request.scope) for document in keep]
+    origin = Origin.TYPED if not (moved and await context.doubt()) else Origin.AGENT
     for document in moved:
-        await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
+        await reviewing.keep_proposal(
+            memories, document, request.text, origin=origin, allow_secret=request.allow_secret
+        )
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
     # Without a repository, its withheld files are not listed.

@@ -106,7 +106,8 @@ def found_record(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
         older=tuple(map(_version_record, ranked.older)),
         concurrent_heads=tuple(map(_version_record, ranked.concurrent_heads)),
     )
-    return _make_record(ranked.memory, ranked.root, facts, found=ranking)
+    origin = ranked.memory.origin or Origin.FILE
+    return _make_record(ranked.memory, ranked.root, facts, origin=origin, found=ranking)
 
 
 def memory_record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:

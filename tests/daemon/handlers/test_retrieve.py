@@ -35,7 +35,7 @@ async def test_the_last_injection_of_a_session_is_the_text_of_its_last_reply(hom
     async with assembled(home) as parts:
         await parts.loaded(repo)
         whole = await parts.ask(asked(repo))
-        small = await parts.ask(asked(repo, token_budget=54))
+        small = await parts.ask(asked(repo, token_budget=43))
         explained = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
 
     assert (whole.included, small.included, small.cached) == (2, 1, True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from forged_client import Client
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon.process import lexical_by_default
 from tests.support.daemon.processes import state_of, wait_for_end
+from tests.support.daemon.terminals import shell_of_its_own
 
 FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
 FORGED = os.path.join(os.path.dirname(sys.executable), "forged")
@@ -82,6 +84,12 @@ class Shell:
             timeout=PATIENCE_S,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def run_as_person(self, *arguments: str) -> str:
+        """Run forgectl at a terminal, without any process of the tests above it; return its output."""
+        command = f"{shlex.join([FORGECTL, *arguments])}; true"
+        with shell_of_its_own(command, env=self.env, folder=self.directory) as lines:
+            return "\n".join(lines)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -1,0 +1,154 @@
+"""Whose process sends a request: a person's at a terminal, or one of an agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forged.agent_table import agent_rows, agent_that_runs
+from forged.daemon import connection
+from forged.daemon.connection import Peer
+from tests.support.daemon.terminals import shell_of_its_own
+
+ROWS = list(agent_rows().values())
+PACKAGES = {row.program: row.install.split()[-1] for row in ROWS if row.install.startswith("npm ")}
+FORMS = {
+    "program": "{bin}/{program} -c '{inner}; true'",
+    "another program of it": "{bin}/{program}-beta -c '{inner}; true'",
+    "script": "{bin}/node {bin}/{program}.js",
+    "script with an option": "{bin}/node -e {bin}/{program}",
+    "npm package": "{bin}/node {bin}/node_modules/{package}/cli.js",
+}
+
+
+class Scene:
+    """Programs with the names of agents, and a process that waits until `end`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.waits = folder / "waits"
+        os.mkfifo(self.waits)
+        self.inner = f'sh -c "echo \\$\\$; exec cat {self.waits}"'
+
+    def command(self, form: str, program: str) -> str:
+        """The command that runs the waiting process below an agent's program."""
+        package = PACKAGES.get(program, program)
+        script = f"{self.inner}; true\n"
+        cli = self.folder / "node_modules" / package / "cli.js"
+        cli.parent.mkdir(parents=True, exist_ok=True)
+        for path in (cli, self.folder / f"{program}.js"):
+            path.write_text(script)
+        for name in (program, f"{program}-beta", "node"):
+            if not (self.folder / name).exists():
+                (self.folder / name).symlink_to("/bin/sh")
+        if form == "script with an option":
+            (self.folder / program).unlink()
+            (self.folder / program).write_text(script)
+        quoted = self.inner.replace("'", "'\\''")
+        return FORMS[form].format(bin=self.folder, program=program, package=package, inner=quoted)
+
+    @contextlib.contextmanager
+    def process(self, command: str, *, on_terminal: bool = True) -> Iterator[int]:
+        """Run a command; yield the id of the process that waits below it."""
+        with shell_of_its_own(command, on_terminal=on_terminal) as lines:
+            try:
+                yield int(next(lines))
+            finally:
+                os.close(os.open(self.waits, os.O_WRONLY))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def doubt_about(pid: int) -> str:
+    return Peer(pid, os.geteuid()).doubt()
+
+
+def test_a_person_at_a_terminal_is_believed(scene):
+    with scene.process(f"{scene.inner}; true") as pid:
+        assert doubt_about(pid) == ""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_process_below_an_agent_is_the_agents(scene, form):
+    with scene.process(f"{scene.command(form, 'codex')}; true") as pid:
+        assert doubt_about(pid) == "it came from a process of Codex"
+
+
+COMMANDS = [
+    ("{program}",),
+    ("-{program}", "--continue"),
+    ("/opt/bin/{program}-insiders", "x"),
+    ("C:/{program}.exe",),
+    ("/usr/bin/node", "--max-old-space-size=4096", "/usr/bin/{program}"),
+    ("bun", "/x/{program}.js", "run"),
+    ("python3.11", "-I", "/x/{program}.py"),
+]
+IN_PACKAGES = [
+    ("node", "/usr/lib/node_modules/{package}/dist/cli.js"),
+    ("/usr/lib/node_modules/{package}/vendor/x86_64/main",),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "command"),
+    [
+        (row, command)
+        for row in ROWS
+        for command in (*COMMANDS, *(IN_PACKAGES if row.program in PACKAGES else ()))
+    ],
+    ids=lambda each: getattr(each, "name", None) or each[0],
+)
+def test_each_agent_is_known_by_its_program_script_or_package(row, command):
+    words = (each.format(program=row.program, package=PACKAGES.get(row.program)) for each in command)
+
+    assert agent_that_runs(tuple(words)) == row.title
+
+
+@pytest.mark.parametrize(
+    ("command", "on_terminal", "why"),
+    [
+        ("{inner}; true", False, "it did not come from a terminal"),
+        ("({inner} & ) ; cat {waits}", True, "the process that sent it has lost its terminal's shell"),
+        ("setsid {inner}; true", True, "it did not come from a terminal"),
+    ],
+    ids=["no terminal", "lost", "left the terminal"],
+)
+def test_a_process_without_a_person_in_sight_is_not_believed(scene, command, on_terminal, why):
+    with scene.process(command.format(inner=scene.inner, waits=scene.waits), on_terminal=on_terminal) as pid:
+        assert doubt_about(pid) == why
+
+
+def test_a_process_that_is_gone_or_another_one_is_not_believed(scene, monkeypatch):
+    unseen = "the process that sent it cannot be seen"
+    with scene.process(f"{scene.inner}; true") as pid:
+        sender = Peer(pid, os.geteuid())
+        with monkeypatch.context() as patched:
+            patched.setattr(connection.time, "clock_gettime", lambda _: 0.0)
+            earlier = Peer(pid, os.geteuid())
+        assert (sender.doubt(), earlier.doubt()) == ("", unseen)
+
+    assert [each.doubt() for each in (sender, Peer(0, 0), Peer(-1, -1))] == [unseen] * 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (),
+        ("",),
+        ("bash", "claude"),
+        ("vim", "/home/me/codex"),
+        ("/usr/bin/node", "/srv/app/codex-report/main.js"),
+        ("/usr/bin/node", "--title", "server.js"),
+        ("geminiserver",),
+        ("/opt/code/bin/make",),
+    ],
+)
+def test_another_program_is_no_agent(command):
+    assert agent_that_runs(command) == ""
