@@ -113,7 +113,7 @@ async def test_two_turns_of_a_session_that_are_asked_at_once_have_what_is_new_of
 
 def preference(name: str, created_at: str = "2025", length: int = 500, **fields: object) -> Memory:
     return replace(
-        memory(name, "x" * length, scope="repo", created_at=created_at),
+        memory(name, name.ljust(length, "x"), scope="repo", created_at=created_at),
         category="corrections",
         origin="typed",
         **fields,
