@@ -43,10 +43,11 @@ _SLACK = 2.25
 # add: 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1 to 330 rows of both sets (by chance 1.645).
 _NAT_WEIGHT = 0.15
 _SAME = 1e-6
+_NO_TERMS = np.empty(0, np.uint32)
 # Evidence against a memory, and against one that names another, in a message of unknown names.
 _AGAINST = {"question": (0.0, 3.0), "task": (0.0, 1.0)}
 # Weight of a store's words in a session's first message, in deviations for a nat, and the limits of the nats.
-_FAMILIAR, _FAMILIAR_RANGE = 0.5, (-2.0, 10.0)
+_FAMILIAR, _FAMILIAR_RANGE = 0.5, (-4.0, 10.0)
 _NORMAL = NormalDist()
 
 
@@ -100,21 +101,39 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
             return found
         return [own - against[self._names_another(*each)] for own, each in zip(found, rows, strict=True)]
 
+    @property
+    def _text(self) -> str:
+        """The user's message, or the first query without one."""
+        return self.found.texts[self.found.message or 0]
+
+    @cached_property
+    def _known_terms(self) -> Terms:
+        """Terms of the queries that a memory or cue has."""
+        matches = self.found.joined_matches
+        return _NO_TERMS if matches is None else matches.terms[matches.frequency > 0]
+
+    @property
+    def names_known(self) -> bool:
+        """True if a rare word of the message is in a memory or cue, or begins like one that is."""
+        words = (terms(word) for word in self._text.split())
+        rare = (
+            each for each in words if len(each) and (_term_shares(each[are_stems(each)]) <= _RAREST).all()
+        )
+        return any(np.isin(each, self._known_terms).any() for each in rare)
+
     @cached_property
     def unknown_name(self) -> str:
-        """What a message is that has names, of which no memory or cue knows one: question, task; or ""."""
-        matches, text = self.found.joined_matches, self.found.texts[self.found.message or 0]
-        said = [terms(each) for each in names(text)]
-        if matches is None or not said:
+        """Kind of a message that has names and none that a memory or cue knows: question or task; else ""."""
+        said = [terms(each) for each in names(self._text)]
+        if self.found.joined_matches is None or not said:
             return ""
-        known = matches.terms[matches.frequency > 0]
-        if np.isin(np.concatenate(said), known).any():
+        if np.isin(np.concatenate(said), self._known_terms).any():
             return ""
-        return "question" if text.rstrip().endswith(("?", "？")) else "task"
+        return "question" if self._text.rstrip().endswith(("?", "？")) else "task"
 
     def _names_another(self, map_index: int, row: int) -> bool:
         """Return True if a memory has names, and the message none of their words."""
-        said = terms(self.found.texts[self.found.message or 0])
+        said = terms(self._text)
         others = [terms(each) for each in names(self.found.maps[map_index].at(row).content)]
         return bool(others) and not np.isin(np.concatenate(others), said).any()
 
@@ -342,15 +361,11 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-# Share of a message's terms that come from the store's words.
-_STORE_SHARE = 0.2
-
-
 def _store_odds(matches: TermMatches) -> NDArray[np.float64]:
     """Return the log odds, (queries,), that queries are in the words of all memories, not everyday ones."""
     size = max(1, sum(index.stems for index in matches.indexes))
     gains = matches.frequency / (size * _term_shares(matches.terms))
-    odds = np.log1p(gains * _STORE_SHARE / (1 - _STORE_SHARE)) + np.log1p(-_STORE_SHARE)
+    odds = np.log1p(gains * _TERM_SHARE / (1 - _TERM_SHARE)) + np.log1p(-_TERM_SHARE)
     spans = zip(matches.begins, matches.stem_ends, strict=False)
     return np.array([odds[first:last].sum() for first, last in spans])
 
@@ -467,11 +482,11 @@ class Margins(msgspec.Struct, frozen=True):
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
-_ALONE, _SESSION = Margins(1.25, 1.25, 0.4, 0.35, 0.45, 6), Margins(1.65, 2.3)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.4, 0.35, 0.45, 6), Margins(1.65, 2.4)
 # By words alone one common word is chance: without a session nothing is admitted for it.
-_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.0, 0.5, 6), Margins(1.25, 9.0, most=6)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.0, 0.5, 6), Margins(1.5, 9.0, most=6)
 # Margin of a session's first message, and the most memories for each deviation above it.
-_FIRST, _FOR_EACH = 0.5, 3
+_FIRST, _FOR_EACH = 1.3, 4
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
@@ -519,7 +534,7 @@ def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
 def _most_admitted(margins: Margins, turn: int, most: int, above: float = UNGATED) -> int:
     """Return how many memories a request may admit; fewer in the later turns of a session.
 
-    In its first turn there are three for each deviation that the request is `above` the bar.
+    In its first turn there are four for each deviation that the request is `above` the bar.
     """
     if turn == 1 and above < most:
         return min(most, margins.most, ceil(_FOR_EACH * above))
