@@ -456,25 +456,22 @@ class Margins(msgspec.Struct, frozen=True):
     """Gate limits: margins below a strong request, in standard deviations, and the most admissions.
 
     A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
-    one's evidence, or `least_part` if that one is beyond doubt, and without a rare word of its own
-    `neighbour_part`; 0 for none. At most `most` are admitted, and however late in a session `fewest` may be.
+    one's evidence, and without a rare word of its own `neighbour_part`; 0 for none. At most `most` are
+    admitted.
     """
 
     weak: float
     short: float
     part: float = 0.0
-    least_part: float = 0.0
     neighbour_part: float = 0.0
     most: int = 100
-    fewest: int = 3
 
     def lowest(self, least: float, best: float, *, has_own: bool) -> float:
         """Return the evidence that a memory needs, from a strong request's `least` and the best memory's.
 
         `has_own`: it has a rare word of the message that no better memory has.
         """
-        part = self.least_part if best >= _DOUBTLESS * least else self.part
-        part = part if has_own else max(part, self.neighbour_part)
+        part = self.part if has_own else self.neighbour_part
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
 
@@ -482,9 +479,11 @@ class Margins(msgspec.Struct, frozen=True):
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
-_ALONE, _SESSION = Margins(1.25, 1.25, 0.4, 0.35, 0.45, 6), Margins(1.65, 2.4)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, 6), Margins(1.65, 2.4)
 # By words alone one common word is chance: without a session nothing is admitted for it.
-_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.0, 0.5, 6), Margins(1.5, 9.0, most=6)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, 6), Margins(1.5, 9.0, most=6)
+# The least limit of a turn, however many memories came before it.
+_FEWEST = 3
 # Margin of a session's first message, and the most memories for each deviation above it.
 _FIRST, _FOR_EACH = 1.3, 4
 FAINT, FAR, FULL = "faint", "far", "full"
@@ -538,7 +537,7 @@ def _most_admitted(margins: Margins, turn: int, most: int, above: float = UNGATE
     """
     if turn == 1 and above < most:
         return min(most, margins.most, ceil(_FOR_EACH * above))
-    return min(most, margins.most, max(margins.fewest, 5 * most // (2 * turn + 2)) if turn else margins.most)
+    return min(most, margins.most, max(_FEWEST, 5 * most // (2 * turn + 2)) if turn else margins.most)
 
 
 def _decide_each(

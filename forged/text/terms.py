@@ -199,27 +199,26 @@ _NAME = re.compile(
 )
 _BEGINS = frozenset(".!?:;\n>*-–—•(\"“«„‘'¿¡。！？、「")
 _NAMES_IN = 2000
-_FEW_NOUN_WORDS = 2
+_FEW_NOUN_WORDS, _FEW_WORDS = 2, 3
 
 
 def names(text: str) -> list[str]:
     """Return the words of prose that are written like names: Kafka, Berg, RabbitMQ.
 
-    At the beginning of a sentence only an inner large letter shows a name, and in German only that or a
-    neighbour, as in Tomas Berg.
+    At the beginning of a sentence only an inner large letter shows a name. In German, which writes all nouns
+    large, a neighbour does it as well: Tomas Berg.
     """
     text = text[:_NAMES_IN]
     found = [each for each in _NAME.finditer(text) if each[0].lower() not in _LISTS["no_names"]]
-    if not found or 2 * len(found) > len(text.split()) > 3:
-        return []
-    has_large_nouns = len(_LISTS["with_large_nouns"].intersection(text.split())) >= _FEW_NOUN_WORDS
+    words = text.split()
+    has_large_nouns = len(_LISTS["with_large_nouns"].intersection(words)) >= _FEW_NOUN_WORDS
     result = list[str]()
     for before, each, after in zip([None, *found], found, [*found[1:], None], strict=False):
         paired = _are_next(before, each) or _are_next(each, after)
         begins = text[: each.start()].rstrip(" ")[-1:] in _BEGINS or not text[: each.start()].strip()
-        if each[0][1:] != each[0][1:].lower() or (paired or not (begins or has_large_nouns)):
+        if each[0][1:] != each[0][1:].lower() or (not begins and (paired or not has_large_nouns)):
             result.append(each[0])
-    return result
+    return [] if 2 * len(result) > len(words) > _FEW_WORDS else result  # each word of a title is large
 
 
 def _are_next(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:
