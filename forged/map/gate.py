@@ -101,11 +101,6 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
             return found
         return [own - against[self._names_another(*each)] for own, each in zip(found, rows, strict=True)]
 
-    @property
-    def _text(self) -> str:
-        """The user's message, or the first query without one."""
-        return self.found.texts[self.found.message or 0]
-
     @cached_property
     def _known_terms(self) -> Terms:
         """Terms of the queries that a memory or cue has."""
@@ -115,7 +110,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def names_known(self) -> bool:
         """True if a rare word of the message is in a memory or cue, or begins like one that is."""
-        words = (terms(word) for word in self._text.split())
+        words = (terms(word) for word in self.found.message_text.split())
         rare = (
             each for each in words if len(each) and (_term_shares(each[are_stems(each)]) <= _RAREST).all()
         )
@@ -124,16 +119,16 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def unknown_name(self) -> str:
         """Kind of a message that has names and none that a memory or cue knows: question or task; else ""."""
-        said = [terms(each) for each in names(self._text)]
+        said = [terms(each) for each in names(self.found.message_text)]
         if self.found.joined_matches is None or not said:
             return ""
         if np.isin(np.concatenate(said), self._known_terms).any():
             return ""
-        return "question" if self._text.rstrip().endswith(("?", "？")) else "task"
+        return "question" if self.found.message_text.rstrip().endswith(("?", "？")) else "task"
 
     def _names_another(self, map_index: int, row: int) -> bool:
         """Return True if a memory has names, and the message none of their words."""
-        said = terms(self._text)
+        said = terms(self.found.message_text)
         others = [terms(each) for each in names(self.found.maps[map_index].at(row).content)]
         return bool(others) and not np.isin(np.concatenate(others), said).any()
 
@@ -495,11 +490,8 @@ def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
 
 
 def _above_bar(gate_score: GateScore, least: float, turn: int) -> float:
-    """Return how far a request is above what any admission needs, in standard deviations.
-
-    The first message of a session may be about anything, so it also has to be in the words of the store.
-    """
-    if turn == 1 and gate_score.evidence != UNGATED:
+    """Return how far a request is above what any admission needs, in standard deviations."""
+    if turn == 1 and gate_score.evidence != UNGATED:  # it may be about anything: the store's words count
         return gate_score.evidence + _FAMILIAR * gate_score.familiarity - (least - _FIRST)
     return gate_score.evidence - (least - _margins_for(gate_score, turn).weak)
 
@@ -531,10 +523,7 @@ def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
 
 
 def _most_admitted(margins: Margins, turn: int, most: int, above: float = UNGATED) -> int:
-    """Return how many memories a request may admit; fewer in the later turns of a session.
-
-    In its first turn there are four for each deviation that the request is `above` the bar.
-    """
+    """Return how many memories a request may admit; in a first turn by how far it is `above` the bar."""
     if turn == 1 and above < most:
         return min(most, margins.most, ceil(_FOR_EACH * above))
     return min(most, margins.most, max(_FEWEST, 5 * most // (2 * turn + 2)) if turn else margins.most)

@@ -272,6 +272,11 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the column, in the numbering of all maps, of a row of one map."""
         return int(self._starts[map_index]) + row
 
+    @property
+    def message_text(self) -> str:
+        """The user's message, or the first query without one."""
+        return self.texts[self.message or 0]
+
     @cached_property
     def _bm25(self) -> Scores | None:
         """BM25 of every row, (queries, rows), 0 if no word matches."""
