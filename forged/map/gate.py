@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
+from itertools import pairwise
+from math import ceil
 from statistics import NormalDist
 
 import msgspec
@@ -26,10 +28,10 @@ from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibration_of, kept_calibrations
 from forged.map.lexical import TermMatches
-from forged.map.search import MapSearch, Ranked
+from forged.map.search import CueCosines, MapSearch, Ranked
 from forged.models import Vectors
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
-from forged.text.terms import Terms, are_stems, distinct, terms
+from forged.text.terms import Terms, are_stems, distinct, names, terms
 
 UNGATED = float("inf")
 """Evidence where there is nothing to compare with: everything passes."""
@@ -41,6 +43,11 @@ _SLACK = 2.25
 # add: 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1 to 330 rows of both sets (by chance 1.645).
 _NAT_WEIGHT = 0.15
 _SAME = 1e-6
+_NO_TERMS = np.empty(0, np.uint32)
+# Evidence against a memory, and against one that names another, in a message of unknown names.
+_AGAINST = {"question": (0.0, 3.0), "task": (0.0, 1.0)}
+# Weight of a store's words in a session's first message, in deviations for a nat, and the limits of the nats.
+_FAMILIAR, _FAMILIAR_RANGE = 0.5, (-4.0, 10.0)
 _NORMAL = NormalDist()
 
 
@@ -87,6 +94,53 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         return {}
 
     def _compute_evidence(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        """Compute the evidence of rows, less what an unknown name says against them."""
+        found = self._compute_plain(rows)
+        against = _AGAINST.get(self.unknown_name)
+        if against is None:
+            return found
+        return [own - against[self._names_another(*each)] for own, each in zip(found, rows, strict=True)]
+
+    @cached_property
+    def _known_terms(self) -> Terms:
+        """Terms of the queries that a memory or cue has."""
+        matches = self.found.joined_matches
+        return _NO_TERMS if matches is None else matches.terms[matches.frequency > 0]
+
+    @property
+    def names_known(self) -> bool:
+        """True if a rare word of the message is in a memory or cue, or begins like one that is."""
+        words = (terms(word) for word in self.found.message_text.split())
+        rare = (
+            each for each in words if len(each) and (_term_shares(each[are_stems(each)]) <= _RAREST).all()
+        )
+        return any(np.isin(each, self._known_terms).any() for each in rare)
+
+    @cached_property
+    def unknown_name(self) -> str:
+        """Kind of a message that has names and none that a memory or cue knows: question or task; else ""."""
+        said = [terms(each) for each in names(self.found.message_text)]
+        if self.found.joined_matches is None or not said:
+            return ""
+        if np.isin(np.concatenate(said), self._known_terms).any():
+            return ""
+        return "question" if self.found.message_text.rstrip().endswith(("?", "？")) else "task"
+
+    def _names_another(self, map_index: int, row: int) -> bool:
+        """Return True if a memory has names, and the message none of their words."""
+        said = terms(self.found.message_text)
+        others = [terms(each) for each in names(self.found.maps[map_index].at(row).content)]
+        return bool(others) and not np.isin(np.concatenate(others), said).any()
+
+    @cached_property
+    def familiarity(self) -> float:
+        """Log odds that the queries are written in the words of this store and not in everyday ones."""
+        matches = self.found.joined_matches
+        if matches is None:
+            return 0.0
+        return float(np.clip(_weigh_queries(self.found, _store_odds(matches)).mean(), *_FAMILIAR_RANGE))
+
+    def _compute_plain(self, rows: Sequence[tuple[int, int]]) -> list[float]:
         """Compute the evidence of rows: by vectors and words, or by words for a row without a vector."""
         columns = np.array([self.found.column(*each) for each in rows], np.intp)
         odds = None if self.odds is None else _weigh_rows(self.found, self._odds_of(self.odds, columns))
@@ -113,6 +167,18 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Turn odds by words into the evidence of each row; `UNGATED` without odds."""
         return [UNGATED] * count if odds is None else [*map(_to_deviations, self._best_with_message(odds))]
 
+    def own_words(self, rows: Sequence[tuple[int, int]]) -> list[bool]:
+        """Return for each row, best first, if it has a rare word of the queries that none before has."""
+        matches = self.found.joined_matches
+        if matches is None:
+            return [False] * len(rows)
+        columns = np.array([self.found.column(*each) for each in rows], np.intp)
+        held = _rare_terms(matches, self.found.columns, columns)
+        before = np.zeros_like(held)
+        before[:, 1:] = np.logical_or.accumulate(held, axis=1)[:, :-1]
+        found: list[bool] = np.any(held & ~before, axis=0).tolist()
+        return found
+
     def _best_with_message(self, values: NDArray[np.floating]) -> list[float]:
         """Return each row's best value over queries, averaged with the message's value if known."""
         best, message = values.max(axis=0).astype(np.float64), self.found.message
@@ -128,14 +194,15 @@ def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
         return GateScore(found, UNGATED)
-    odds = None if found.matches is None else LexicalOdds.of(found.matches)
+    odds = None if found.joined_matches is None else LexicalOdds.of(found.joined_matches)
     calibrations = _part_calibrations(found, baseline)
     if baseline is None or not calibrations:
         return GateScore(found, _word_evidence(found, odds), odds=odds)
     cosines, lengths = _without_baseline(found, baseline, calibrations)
     if (shares := found.shares) is not None:
         cosines, lengths = (shares @ (cosines / lengths))[None], np.ones((1, 1), np.float32)
-    usual = reduce(np.maximum, (each.best for each in calibrations.values()))
+    cued = (calibration_of(each.index, baseline) for each in _comparable_cues(found, baseline))
+    usual = reduce(np.maximum, (each.best for each in (*calibrations.values(), *cued)))
     mean = usual.sum() / len(usual)
     above = usual - mean
     spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
@@ -220,14 +287,28 @@ def _without_baseline(
     result = np.empty_like(compared.raw)
     if len(calibrations) < len(compared.places):
         result.fill(-np.inf)
+
+    def write(raw: Vectors, calibration: Calibration, out: Vectors) -> None:
+        np.subtract(raw, np.matmul(weights, calibration.products, out=out), out=out)
+        out *= calibration.scales
+
     for place, calibration in calibrations.items():
         columns = found.columns[place]
-        cosines = np.matmul(weights, calibration.products, out=result[:, columns])
-        np.subtract(compared.raw[:, columns], cosines, out=cosines)
-        cosines *= calibration.scales
+        write(compared.raw[:, columns], calibration, result[:, columns])
     if compared.missing.any():
         result[:, compared.missing] = -np.inf
+    for each in _comparable_cues(found, baseline):
+        cosines = np.empty_like(each.raw)
+        write(each.raw, calibration_of(each.index, baseline), cosines)
+        cosines[:, each.index.missing] = -np.inf
+        each.cues.lift(result[:, each.columns], cosines, compared.missing[each.columns])
     return result, lengths
+
+
+def _comparable_cues(found: MapSearch, baseline: Baseline) -> Iterator[CueCosines]:
+    """Yield the cosines with cues that have a vector of the baseline's model."""
+    cued = () if found.cosines is None else found.cosines.cued
+    return (each for each in cued if each.index.vector_count and baseline.fits(each.index))
 
 
 # --- words ------------------------------------------------------------------------------------------
@@ -273,6 +354,32 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
         found[:, there] = clip_odds(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
         return found
+
+
+def _store_odds(matches: TermMatches) -> NDArray[np.float64]:
+    """Return the log odds, (queries,), that queries are in the words of all memories, not everyday ones."""
+    size = max(1, sum(index.stems for index in matches.indexes))
+    gains = matches.frequency / (size * _term_shares(matches.terms))
+    odds = np.log1p(gains * _TERM_SHARE / (1 - _TERM_SHARE)) + np.log1p(-_TERM_SHARE)
+    spans = zip(matches.begins, matches.stem_ends, strict=False)
+    return np.array([odds[first:last].sum() for first, last in spans])
+
+
+def _rare_terms(matches: TermMatches, parts: Sequence[slice], columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which rare terms of the queries each of some columns has, (terms, columns)."""
+    rare = _term_shares(matches.terms) <= _RAREST
+    held = np.zeros((len(matches.terms), len(columns)), np.bool_)
+    for own, hits in zip(parts, matches.hits, strict=True):
+        here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
+        if not len(here):
+            continue
+        wanted = columns[here] - own.start
+        for first, last, found in zip(matches.begins, matches.stem_ends, hits, strict=False):
+            ends = np.cumsum(found.lengths[: last - first])
+            for term, (begin, end) in enumerate(pairwise([0, *ends.tolist()]), first):
+                if rare[term] and end > begin:
+                    held[term, here] = np.isin(wanted, found.rows[begin:end])
+    return held
 
 
 def clip_odds(odds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -344,22 +451,22 @@ class Margins(msgspec.Struct, frozen=True):
     """Gate limits: margins below a strong request, in standard deviations, and the most admissions.
 
     A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
-    one's evidence, or `least_part` if that one is beyond doubt; 0 for none. At most `most` are admitted.
+    one's evidence, and without a rare word of its own `neighbour_part`; 0 for none. At most `most` are
+    admitted.
     """
 
     weak: float
     short: float
     part: float = 0.0
-    least_part: float = 0.0
+    neighbour_part: float = 0.0
     most: int = 100
 
-    def weak_at(self, turn: int) -> float:
-        """Return a weak request's margin, larger in a session's first turn, which names the subject."""
-        return self.short if turn == 1 else self.weak
+    def lowest(self, least: float, best: float, *, has_own: bool) -> float:
+        """Return the evidence that a memory needs, from a strong request's `least` and the best memory's.
 
-    def lowest(self, least: float, best: float) -> float:
-        """Return the evidence that a memory needs, from a strong request's `least` and the best memory's."""
-        part = self.least_part if best >= _DOUBTLESS * least else self.part
+        `has_own`: it has a rare word of the message that no better memory has.
+        """
+        part = self.part if has_own else self.neighbour_part
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
 
@@ -367,18 +474,26 @@ class Margins(msgspec.Struct, frozen=True):
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
-_ALONE, _SESSION = Margins(1.25, 1.25, 0.6, 0.3, 5), Margins(1.65, 2.5)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, 6), Margins(1.65, 2.4)
 # By words alone one common word is chance: without a session nothing is admitted for it.
-_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0), Margins(1.0, 9.0)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, 6), Margins(1.5, 9.0, most=6)
 # The least limit of a turn, however many memories came before it.
 _FEWEST = 3
-
+# Margin of a session's first message, and the most memories for each deviation above it.
+_FIRST, _FOR_EACH = 1.3, 4
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
 def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
     """Return True if a request's evidence is too low to admit any memory: no candidates are needed."""
-    return gate_score.evidence < least - _margins_for(gate_score, turn).weak_at(turn)
+    return _above_bar(gate_score, least, turn) < 0
+
+
+def _above_bar(gate_score: GateScore, least: float, turn: int) -> float:
+    """Return how far a request is above what any admission needs, in standard deviations."""
+    if turn == 1 and gate_score.evidence != UNGATED:  # it may be about anything: the store's words count
+        return gate_score.evidence + _FAMILIAR * gate_score.familiarity - (least - _FIRST)
+    return gate_score.evidence - (least - _margins_for(gate_score, turn).weak)
 
 
 def gate_decisions(
@@ -394,7 +509,8 @@ def gate_decisions(
     judged = list(_decide_each(gate_score, candidates, least, turn))
     enough = [n for n, each in enumerate(judged) if not each.rejected]
     enough.sort(key=lambda n: -judged[n].evidence)
-    for n in enough[_most_admitted(_margins_for(gate_score, turn), turn, most) :]:
+    above = _above_bar(gate_score, least, turn)
+    for n in enough[_most_admitted(_margins_for(gate_score, turn), turn, most, above) :]:
         judged[n] = replace(judged[n], admitted_as="", rejected=FULL)
     return judged
 
@@ -406,9 +522,11 @@ def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
     return _most_admitted(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
 
 
-def _most_admitted(margins: Margins, turn: int, most: int) -> int:
-    """Return how many memories a request may admit; fewer in the later turns of a session."""
-    return min(most, margins.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else margins.most)
+def _most_admitted(margins: Margins, turn: int, most: int, above: float = UNGATED) -> int:
+    """Return how many memories a request may admit; in a first turn by how far it is `above` the bar."""
+    if turn == 1 and above < most:
+        return min(most, margins.most, ceil(_FOR_EACH * above))
+    return min(most, margins.most, max(_FEWEST, 5 * most // (2 * turn + 2)) if turn else margins.most)
 
 
 def _decide_each(
@@ -416,14 +534,21 @@ def _decide_each(
 ) -> Iterator[Ranked]:
     """Yield each candidate with the decision on it alone, without a limit on their number."""
     margins = _margins_for(gate_score, turn)
-    evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
-    best = max(evidence, default=0.0)
-    lowest, hopeless = margins.lowest(least, best), is_hopeless(gate_score, least, turn=turn)
-    for each, own in zip(candidates, evidence, strict=True):
+    rows = [(each.map_index, each.row) for each in candidates]
+    evidence = gate_score.evidences(rows)
+    best, hopeless = max(evidence, default=0.0), is_hopeless(gate_score, least, turn=turn)
+    if gate_score.unknown_name == "question":
+        best = max(best, gate_score.evidence)  # what speaks of another name is still what is nearest
+    lowest = dict.fromkeys(rows, margins.lowest(least, best, has_own=True))
+    if margins.neighbour_part:
+        order = sorted(range(len(rows)), key=lambda n: -evidence[n])
+        for n, has_own in zip(order, gate_score.own_words([rows[n] for n in order]), strict=True):
+            lowest[rows[n]] = margins.lowest(least, best, has_own=has_own)
+    for each, row, own in zip(candidates, rows, evidence, strict=True):
         came = stayed = ""
         if hopeless or own < least - margins.short:
             stayed = FAINT
-        elif own < lowest:
+        elif own < lowest[row]:
             stayed = FAR
         else:
             came = "strong" if own >= least else "near" if gate_score.evidence >= least else "weak"

@@ -133,6 +133,48 @@ def match_terms(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Term
     return _look_up(indexes, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
 
 
+def match_cues(matches: TermMatches, cues: Sequence[LexicalIndex]) -> TermMatches:
+    """Look up the terms of a search in the indexes of the cues, one for each index of the search."""
+    return _look_up(cues, matches.terms, matches.begins, matches.stem_ends)
+
+
+def join_cues(matches: TermMatches, cues: TermMatches, owners: Sequence[NDArray[np.intp]]) -> TermMatches:
+    """Return matches as if each memory's text went on with its cues.
+
+    `owners` are for each index the rows of the memories that the cues belong to, (c,).
+    """
+    joined = [
+        _join_index(matches, cues, number, rows) if len(rows) else (matches.indexes[number], own)
+        for number, (own, rows) in enumerate(zip(matches.hits, owners, strict=True))
+    ]
+    indexes, hits = zip(*joined, strict=True)
+    return msgspec.structs.replace(matches, indexes=indexes, hits=hits)
+
+
+def _join_index(
+    matches: TermMatches, cues: TermMatches, number: int, owners: NDArray[np.intp]
+) -> tuple[LexicalIndex, tuple[TermHits, ...]]:
+    """Return an index with the lengths of texts and cues, and the rows of each query in either."""
+    index, own = matches.indexes[number], cues.indexes[number]
+    more = np.bincount(owners, own.lengths, len(index)).astype(np.int32)
+    hits = zip(matches.hits[number], cues.hits[number], strict=True)
+    joined = tuple(_join_hits(index, each, cued, owners) for each, cued in hits)
+    return msgspec.structs.replace(index, lengths=index.lengths + more), joined
+
+
+def _join_hits(index: LexicalIndex, hits: TermHits, cued: TermHits, owners: NDArray[np.intp]) -> TermHits:
+    """Return for each term the rows with it in their text or in a cue, each once."""
+    if not len(cued.rows):
+        return hits
+    terms, size = np.arange(len(hits.lengths)), len(index)
+    in_text = np.repeat(terms, hits.lengths) * size + hits.rows
+    in_cues = np.repeat(terms, cued.lengths) * size + owners[cued.rows]
+    term, rows = np.divmod(distinct(np.concatenate((in_text, in_cues))), max(size, 1))
+    known = term if index.gone is None else term[~index.gone[rows]]
+    lengths, frequency = (np.bincount(each, minlength=len(terms)).astype(np.int32) for each in (term, known))
+    return TermHits(rows, lengths, frequency)
+
+
 def _look_up(
     indexes: Sequence[LexicalIndex], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
 ) -> TermMatches:
@@ -164,9 +206,9 @@ def bm25_scores(matches: TermMatches) -> list[Scores]:
     return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def cue_bm25_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+def cue_bm25_scores(matches: TermMatches, cue_matches: TermMatches) -> list[Scores]:
     """Return the BM25 scores of cues; a term's rarity is that among memories, not among cues."""
-    cue_matches = _look_up(indexes, matches.terms, matches.begins, matches.stem_ends)
+    indexes = cue_matches.indexes
     known = np.maximum(matches.frequency, cue_matches.frequency > 0)
     weight = _term_weights(matches, known)
     average = max(1.0, sum(index.stems for index in indexes) / max(1, sum(index.size for index in indexes)))

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.dense import DenseIndex
-from forged.map.lexical import Ints, LexicalIndex
+from forged.map.lexical import EMPTY_INDEX, Ints, LexicalIndex
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 from forged.text.terms import is_cjk
+
+_NO_ROWS = np.empty(0, np.intp)
 
 
 class Traits(msgspec.Struct, frozen=True, eq=False):
@@ -68,9 +70,14 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     lexical: LexicalIndex | None
     dense: DenseIndex | None = None
 
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Row of the memory of each cue, (c,)."""
+        return np.repeat(self.owners, np.diff(self.begins, append=len(self.is_cjk)))
+
     def without(self, gone: NDArray[np.bool_]) -> Cues:
         """Return the cues after memories are gone: theirs no longer count in either index."""
-        lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
+        lost = gone[self.rows]
         return msgspec.structs.replace(
             self,
             lexical=self.lexical.without(lost) if self.lexical is not None else None,
@@ -118,6 +125,16 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
             self.cues.without(gone) if self.cues is not None else None,
             self.second.without(gone) if self.second is not None else None,
         )
+
+    @property
+    def cue_words(self) -> LexicalIndex:
+        """Lexical index of the cues, empty without any."""
+        return EMPTY_INDEX if self.cues is None or self.cues.lexical is None else self.cues.lexical
+
+    @property
+    def cue_owners(self) -> NDArray[np.intp]:
+        """Row of the memory of each cue in `cue_words`."""
+        return self.cues.rows if self.cues is not None and self.cues.lexical is not None else _NO_ROWS
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
         """Yield each row number of the part that is not gone, with its memory."""

@@ -272,6 +272,11 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the column, in the numbering of all maps, of a row of one map."""
         return int(self._starts[map_index]) + row
 
+    @property
+    def message_text(self) -> str:
+        """The user's message, or the first query without one."""
+        return self.texts[self.message or 0]
+
     @cached_property
     def _bm25(self) -> Scores | None:
         """BM25 of every row, (queries, rows), 0 if no word matches."""
@@ -283,20 +288,30 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return scores
 
     @cached_property
+    def _cue_matches(self) -> TermMatches | None:
+        """Postings of the same terms in the cues, an index for each part; None without cues."""
+        indexes = [part.cue_words for part in self.parts]
+        if self.matches is None or not any(map(len, indexes)):
+            return None
+        return lexical.match_cues(self.matches, indexes)
+
+    @cached_property
+    def joined_matches(self) -> TermMatches | None:
+        """Postings in the memories with their cues, as one text each: evidence for the gate."""
+        if self.matches is None or self._cue_matches is None:
+            return self.matches
+        return lexical.join_cues(self.matches, self._cue_matches, [part.cue_owners for part in self.parts])
+
+    @cached_property
     def _cued_bm25(self) -> Scores | None:
-        """Best BM25 of every row or one of its cues: used for the ranking, not for the gate."""
-        cued = [
-            (part.cues, own)
-            for part, own in zip(self.parts, self.columns, strict=True)
-            if part.cues is not None and part.cues.lexical is not None
-        ]
-        if self.matches is None or self._bm25 is None or not cued:
+        """Best BM25 of every row or one of its cues, for the ranking."""
+        if self.matches is None or self._bm25 is None or self._cue_matches is None:
             return self._bm25
-        indexes = [cues.lexical if cues.lexical is not None else EMPTY_INDEX for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.cue_bm25_scores(self.matches, indexes)
-        for (cues, own), ours in zip(cued, found, strict=True):
-            cues.lift(best[:, own], ours)
+        found = lexical.cue_bm25_scores(self.matches, self._cue_matches)
+        for part, own, ours in zip(self.parts, self.columns, found, strict=True):
+            if part.cues is not None and ours.size:
+                part.cues.lift(best[:, own], ours)
         return best
 
     @cached_property

@@ -267,18 +267,20 @@ class LayerBuilder:
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
         index = partial(self.vectors.build_index, all_new=all_new, recent=large is not None)
-        cued = index(cues, None, cues=True)
+        cued = index(cues, baseline, cues=True)
         dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
         if large is None:
             return (part,)
-        if (kept := self._own_dense(large)) is not None and baseline is not None:
-            thin_calibration(self._own_dense(self.parts[0]), kept, baseline)
+        if baseline is not None:
+            for before, kept in zip(self._own_indexes(self.parts[0]), self._own_indexes(large), strict=True):
+                if kept is not None:
+                    thin_calibration(before, kept, baseline)
         return large, part
 
-    def _own_dense(self, part: MapPart) -> DenseIndex | None:
-        """Return the dense index that this layer's model made for a part."""
-        return part.second if self._second else part.dense
+    def _own_indexes(self, part: MapPart) -> tuple[DenseIndex | None, ...]:
+        """Return the dense indexes of texts and cues that this layer's model made for a part."""
+        return (part.second,) if self._second else (part.dense, part.cues.dense if part.cues else None)
 
     def pack_source(self, name: str) -> PackSource | VectorPack | None:
         """Return the map parts' vectors, to be packed for another daemon; None without a model."""

@@ -177,7 +177,7 @@ class KnownVectors:
     ) -> DenseIndex | None:
         """Build and cache the dense index of texts by hash, calibrated for the gate; None without vectors.
 
-        With `recent` the texts are added next to the index that was laid out last. Cues have no baseline.
+        With `recent` the texts are added next to the index that was laid out last.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]

@@ -269,7 +269,7 @@ class Pipeline:
         if inject and self._judges and not ask.hypotheses:
             if ask.is_idle:
                 return self._idle_answer(view, reasons.IDLE, partial)
-            if found.is_chat(ask.message):
+            if found.is_chat(ask.message) and not view.names_known(ask.message):
                 return self._idle_answer(view, reasons.CHAT, partial)
         learning = inject and self._is_learning(view)
         vectors = None if learning else found.vectors

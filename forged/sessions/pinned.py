@@ -1,8 +1,9 @@
 """Pinned memories: they are injected once, at the start of a session, without a search.
 
-A rule such as "answer briefly" resembles no message, so no search finds it. In order of weight: corrections,
-the user's preferences, the repository's conventions. Within each kind the most used by searches come first,
-then the newest. An agent's own personas come last. Only memories that a person typed or asked for count, of
+A rule such as "answer briefly" resembles no message, so no search finds it. Corrections, the user's
+preferences and the repository's conventions have a third of the budget each; what one leaves goes to the
+others in this order. Within each kind the most used by searches come first, then the newest; of two with the
+same text one. An agent's own personas come last. Only memories that a person typed or asked for count, of
 roots that are trusted or own. If all visible heads fit into the budget, all are pinned. Nothing is raised.
 """
 
@@ -11,17 +12,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from forged.map import VectorMap
 from forged.memory import OF_PERSON, Category, Memory, Origin, Scope
 from forged.sessions.block import most_bytes
 from forged.state import State
 from forged.stores import Ranked, Workplace
+from forged.text.same_text import normalised
 from forged.text.tokens import BYTES_PER_TOKEN
 
 Head = tuple[VectorMap, Memory]
 Uses = Callable[[VectorMap], Mapping[str, int]]
 Cost = Callable[[Memory], int]
+Kind = tuple[Category, str]
 
 # Least bytes of a memory with its heading.
 _LEAST = 24
@@ -74,19 +78,45 @@ def choose_pinned(
     """Return the heads to pin, with a total `cost` of at most `budget`; `uses` counts searches of a map."""
     may = partial(_may_be_pinned, trusted)
     if (every := _all_within(maps, budget, cost)) is not None:
-        return tuple(filter(may, every))
-    chosen, left = list[Head](), budget
+        said = set[str]()
+        return tuple(head for head in filter(may, every) if _is_new_text(head, said))
+    choice = _Choice(budget)
+    counts = {home.root: uses(home) for home in maps}
+    # First each kind fills its own share, then in order of weight what the others left.
+    for share in (budget // len(_KINDS), budget):
+        for kind in _KINDS:
+            choice.begin(share)
+            choice.fill(kind, filter(may, _of_kind(maps, kind, counts, lambda: choice.room)), cost)
+    return tuple(chain.from_iterable(choice.heads[kind] for kind in _KINDS))
 
-    def room() -> int:
-        return left
 
-    for home, memory in _by_weight(maps, uses, room):
-        if left < _LEAST:
-            break
-        if may((home, memory)) and (taken := cost(memory)) <= left:
-            left -= taken
-            chosen.append((home, memory))
-    return tuple(chosen)
+class _Choice:
+    """Heads chosen so far by kind, each text once; `room` is left of a kind's share, `left` of all."""
+
+    def __init__(self, budget: int) -> None:
+        self.heads: dict[Kind, list[Head]] = {kind: [] for kind in _KINDS}
+        self.left = self.room = budget
+        self._said = set[str]()
+
+    def begin(self, share: int) -> None:
+        """Give a kind so much room, at most what is left."""
+        self.room = min(share, self.left)
+
+    def fill(self, kind: Kind, heads: Iterator[Head], cost: Cost) -> None:
+        """Add heads of a kind until its room is full; skip those that do not fit, and repeated texts."""
+        while self.room >= _LEAST and (head := next(heads, None)) is not None:
+            taken = cost(head[1])
+            if taken <= self.room and _is_new_text(head, self._said):
+                self.room, self.left = self.room - taken, self.left - taken
+                self.heads[kind].append(head)
+
+
+def _is_new_text(head: Head, said: set[str]) -> bool:
+    """Return True for a text that is not in `said`, but for typography, and add it."""
+    text = normalised(head[1].content)
+    is_new = text not in said
+    said.add(text)
+    return is_new
 
 
 def choose_personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
@@ -121,16 +151,20 @@ def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
     return memory.origin in OF_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
 
 
-def _by_weight(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
-    """Yield the heads of the pinned kinds, most used first; may skip texts longer than `room`."""
-    counts = {home.root: uses(home) for home in maps}
-    for category, scope in _KINDS:
-        homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]
-        used = [head for home in homes for head in _found_before(home, category, counts[home.root])]
-        newest_first = sorted(used, key=_created_at, reverse=True)
-        yield from sorted(newest_first, key=lambda head: -counts[head[0].root][head[1].id])
-        rest = [_never_found(home, category, counts[home.root], room) for home in homes]
-        yield from heapq.merge(*rest, key=_created_at, reverse=True)
+def _of_kind(
+    maps: Sequence[VectorMap],
+    kind: Kind,
+    counts: Mapping[str, Mapping[str, int]],
+    room: Callable[[], int],
+) -> Iterator[Head]:
+    """Yield the heads of a pinned kind, most used first; may skip texts longer than `room`."""
+    category, scope = kind
+    homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]
+    used = [head for home in homes for head in _found_before(home, category, counts[home.root])]
+    newest_first = sorted(used, key=_created_at, reverse=True)
+    yield from sorted(newest_first, key=lambda head: -counts[head[0].root][head[1].id])
+    rest = [_never_found(home, category, counts[home.root], room) for home in homes]
+    yield from heapq.merge(*rest, key=_created_at, reverse=True)
 
 
 def _created_at(head: Head) -> str:

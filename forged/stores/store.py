@@ -15,11 +15,14 @@ import msgspec
 
 from forged.attributes import Facts
 from forged.files import Root
-from forged.map import Baseline, Ranked, VectorMap
+from forged.map import Baseline, Ranked, VectorMap, score_search, search_maps
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.state import State
 from forged.stores.values import Question, SearchResult
+
+# Most words of a message that is only a name.
+_A_NAME = 2
 
 
 def ignore_dimension(_: int) -> None:
@@ -60,6 +63,13 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     def size(self) -> int:
         """Number of memories in all maps."""
         return sum(len(m.memories) for m in self.maps)
+
+    def names_known(self, message: str) -> bool:
+        """Return True if one or two words name something that a memory or cue names, in full or shortened."""
+        if len(message.split()) > _A_NAME:
+            return False
+        found = search_maps(self.maps, texts=[message], vectors=None, lexical_weight=1.0)
+        return score_search(found, None).names_known
 
     def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
         """Return the memories of an id with their maps: one for each scope, or for the given scope alone."""

@@ -21,6 +21,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from forged.text.english import IRREGULAR, STOP_WORDS
+from forged.text.word_lists import lists
 
 Terms = NDArray[np.uint32]
 
@@ -187,3 +188,39 @@ def are_stems(terms: Terms) -> NDArray[np.bool_]:
     """Return a mask of the terms that are stems or pairs; the others are beginnings."""
     stems: NDArray[np.bool_] = (terms & 1) == 0
     return stems
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+_LISTS = {name: frozenset(words.split()) for name, words in lists("names").items()}
+# A large letter in a word that has small ones too; not in a path, an address, code or a plural like APIs.
+_NAME = re.compile(
+    r"(?<![\w./:\\@#$`<_-])(?![A-Z]{2,}s\b)[A-ZÀ-ÖØ-Þ][A-ZÀ-ÖØ-Þ]*[a-zß-öø-ÿ][A-Za-zß-öø-ÿ]*(?![\w(/\\=<`]|[.:]\w)"
+)
+_BEGINS = frozenset(".!?:;\n>*-–—•(\"“«„‘'¿¡。！？、「")
+_NAMES_IN = 2000
+_FEW_NOUN_WORDS, _FEW_WORDS = 2, 3
+
+
+def names(text: str) -> list[str]:
+    """Return the words of prose that are written like names: Kafka, Berg, RabbitMQ.
+
+    At the beginning of a sentence only an inner large letter shows a name. In German, which writes all nouns
+    large, a neighbour does it as well: Tomas Berg.
+    """
+    text = text[:_NAMES_IN]
+    found = [each for each in _NAME.finditer(text) if each[0].lower() not in _LISTS["no_names"]]
+    words = text.split()
+    has_large_nouns = len(_LISTS["with_large_nouns"].intersection(words)) >= _FEW_NOUN_WORDS
+    result = list[str]()
+    for before, each, after in zip([None, *found], found, [*found[1:], None], strict=False):
+        paired = _are_next(before, each) or _are_next(each, after)
+        begins = text[: each.start()].rstrip(" ")[-1:] in _BEGINS or not text[: each.start()].strip()
+        if each[0][1:] != each[0][1:].lower() or (not begins and (paired or not has_large_nouns)):
+            result.append(each[0])
+    return [] if 2 * len(result) > len(words) > _FEW_WORDS else result  # each word of a title is large
+
+
+def _are_next(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:
+    """Return True if only a space is between two words."""
+    return one is not None and other is not None and one.string[one.end() : other.start()] == " "

@@ -10,7 +10,7 @@ from forged.map.chains import build_chains
 from forged.map.dense import DenseIndex
 from forged.map.lexical import LexicalIndex
 from forged.map.packing import build_dense
-from forged.map.parts import MapPart, Traits
+from forged.map.parts import Cues, MapPart, Traits, are_cjk
 from forged.map.postings import build_lexical
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
@@ -52,8 +52,12 @@ def vector_map(
     lexical: bool = True,
     root: str = "/repo",
     scope: str = "repo",
+    cues: Sequence[Sequence[str]] = (),
 ) -> VectorMap:
-    """Freeze a map; `vectors` are by memory id, and None means no dense dense."""
+    """Freeze a map; `vectors` are by memory id, and None means no dense dense.
+
+    `cues` are those of each memory in the order of ids, indexed by words alone.
+    """
     ordered = tuple(sorted(memories, key=lambda m: m.id))
     dense = None
     if vectors:
@@ -65,6 +69,24 @@ def vector_map(
         scope=scope,
         generation=1,
         memories=ordered,
-        parts=(MapPart(ordered, lexical_index(ordered) if lexical else None, dense, Traits.of(ordered)),),
+        parts=(
+            MapPart(
+                ordered,
+                lexical_index(ordered) if lexical else None,
+                dense,
+                Traits.of(ordered),
+                cues=_cues_of(cues),
+            ),
+        ),
         chains=build_chains(ordered),
     )
+
+
+def _cues_of(cues: Sequence[Sequence[str]]) -> Cues | None:
+    """Index the cues of memories by words; None without any."""
+    owners = [row for row, own in enumerate(cues) if own]
+    if not owners:
+        return None
+    begins = np.cumsum([0, *(len(cues[row]) for row in owners)])[:-1]
+    texts = [each for own in cues for each in own]
+    return Cues(np.array(owners), begins, are_cjk(texts), build_lexical([terms(text) for text in texts]))

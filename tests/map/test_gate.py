@@ -23,18 +23,22 @@ def baseline():
     )
 
 
-def request(baseline, heights):
-    """A search for one axis by which row n has so much of it: the evidence follows the share."""
+def request(baseline, heights, *, text="?", held=()):
+    """A search for one axis by which row n has so much of it: the evidence follows the share.
+
+    `held` are the texts of the first rows.
+    """
     rng = np.random.default_rng(7)
     noise = rng.standard_normal((len(heights), DIMENSION))
     noise[:, 0] = 0
     rows = unit(noise) * np.sqrt(1 - np.square(heights))[:, None]
     rows[:, 0] = heights
     rows = unit(rows + baseline.passage_mean)
-    memories = [memory(f"m{n:02}", f"text{n}") for n in range(len(heights))]
+    said = [*held, *(f"text{n}" for n in range(len(held), len(heights)))]
+    memories = [memory(f"m{n:02}", each) for n, each in enumerate(said)]
     one = vector_map(memories, {each.id: row for each, row in zip(memories, rows, strict=True)})
     asked = unit(np.eye(DIMENSION, dtype=np.float32)[:1] + baseline.query_mean)
-    found = search_maps([one], texts=["?"], vectors=asked, lexical_weight=0.3, message=0)
+    found = search_maps([one], texts=[text], vectors=asked, lexical_weight=0.3, message=0)
     return score_search(found, baseline), found.best(10)
 
 
@@ -58,18 +62,16 @@ def test_a_memory_that_passes_alone_is_admitted_and_others_only_near_it(baseline
     assert admitted(reading, candidates) == [(0, "strong"), (1, "strong")]
 
 
-def test_a_memory_next_to_a_doubtful_best_needs_more_of_its_evidence(baseline):
-    """What stays out says why: too little speaks for it, or too little beside the best."""
-    reading, candidates = request(baseline, [0.3, 0.18, -0.1])
-    best, second, third = evidence(reading, candidates)
-    assert 0.3 < second / best < 0.6, "enough beside a best that is beyond doubt, and no more"
-    assert third < second - 1.25
+def test_a_weak_neighbour_of_a_strong_hit_comes_only_with_a_word_of_its_own(baseline):
+    """Two memories are as near: one says a rare word of the message that the best one lacks."""
+    held = ("the quokka feeds at dawn", "the quokka sleeps at noon", "a zeppelin lands at noon")
+    reading, candidates = request(baseline, [0.6, 0.26, 0.26], text="quokka and zeppelin", held=held)
+    parts = [each / max(evidence(reading, candidates)) for each in evidence(reading, candidates)]
+    assert all(0.35 < part < 0.45 for part in parts[1:]), parts
 
-    beyond = gate_decisions(reading, candidates, best / 2, most=10)
-    in_doubt = gate_decisions(reading, candidates, second + 1.0, most=10)
+    found = gate_decisions(reading, candidates, max(evidence(reading, candidates)) / 2, most=10)
 
-    assert [each.rejected for each in beyond] == ["", "", "faint"]
-    assert [each.rejected for each in in_doubt] == ["", "far", "faint"]
+    assert {each.row: each.rejected for each in found} == {0: "", 1: "far", 2: ""}
 
 
 def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
@@ -99,17 +101,105 @@ def test_a_session_hears_most_at_its_beginning_and_then_fewer_and_fewer(baseline
     least = reading.evidence + 1.5  # nothing that a message alone would be given
 
     assert let_in(reading, candidates, least) == []
-    counts = [len(let_in(reading, candidates, least, turn=turn)) for turn in (1, 2, 3, 4, 5, 6, 50)]
-    assert counts == [10, 6, 5, 4, 3, 3, 3]
-    assert len(let_in(reading, candidates, least, turn=1, most=2)) == 2
+    counts = [len(let_in(reading, candidates, least, turn=turn)) for turn in (2, 3, 4, 5, 6, 7, 50)]
+    assert counts == [8, 6, 5, 4, 3, 3, 3]
+    assert len(let_in(reading, candidates, reading.evidence - 2, turn=1)) == 10
+    assert len(let_in(reading, candidates, reading.evidence - 2, turn=1, most=2)) == 2
     assert len(let_in(reading, candidates, least, turn=50, most=2)) == 2
 
 
-def test_only_the_first_turn_of_a_session_may_be_weaker_than_what_it_brings(baseline):
-    reading, candidates = request(baseline, np.full(3, 0.2))
-    least = reading.evidence + 2.0
+STRANGE = "sonata ballet opera fugue minuet waltz tango polka mazurka gavotte bolero"
 
-    assert [bool(let_in(reading, candidates, least, turn=turn)) for turn in (0, 1, 2)] == [False, True, False]
+
+def test_the_first_turn_brings_more_the_stronger_its_message_is(baseline):
+    reading, candidates = request(baseline, np.full(12, 0.2))
+
+    above = (-1.5, -1.2, -0.7, 0, 1.5)  # of the threshold
+    counts = [len(let_in(reading, candidates, reading.evidence - each, turn=1)) for each in above]
+
+    assert counts == [0, 1, 3, 6, 10]
+
+
+@pytest.mark.parametrize("by_vectors", [True, False])
+def test_the_first_message_of_a_session_has_to_be_in_the_words_of_its_store(baseline, by_vectors):
+    """Two messages are as near to the best memory; of one the other memories know the words, too."""
+    held = [f"The quokka number {n} needs its lichen, the turbine of hall {n} an obelisk." for n in range(9)]
+    known, strange = "marzipan for the quokka lichen turbine obelisk", f"marzipan for a {STRANGE}"
+    memories = [memory(f"m{n}", text) for n, text in enumerate([*held, "There is marzipan."])]
+    rows = {each.id: row for each, row in zip(memories, unit(np.eye(DIMENSION)[:10] + 1), strict=True)}
+    one = vector_map(memories, rows if by_vectors else None)
+    asked = unit(np.eye(DIMENSION, dtype=np.float32)[20:21] + baseline.query_mean) if by_vectors else None
+
+    def read(text):
+        found = search_maps([one], texts=[text], vectors=asked, lexical_weight=0.3, message=0)
+        return score_search(found, baseline), found.best(10)
+
+    assert read(known)[0].familiarity > 0 > read(strange)[0].familiarity
+    reading, candidates = read(strange)
+    least = reading.evidence + 1.3 - 0.1  # it would be enough without its words
+    assert let_in(reading, candidates, least, turn=1) == []
+    assert let_in(*read(known), least, turn=1) != []
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+OF_NAMES = (
+    "Marta Ruiz leads billing and approves every refund.",
+    "Refunds above 500 euros need two approvals.",
+    "Checkout events go to RabbitMQ.",
+)
+
+
+def by_words(text):
+    memories = [memory(f"m{n}", each) for n, each in enumerate(OF_NAMES)]
+    found = search_maps([vector_map(memories)], texts=[text], vectors=None, lexical_weight=0.3, message=0)
+    return score_search(found, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("What did Tomas Berg say about the refund?", "question"),
+        ("Was hat Tomas Berg zur Erstattung gesagt?", "question"),
+        ("¿Qué dijo Tomas sobre el refund?", "question"),
+        ("退款的事 Tomas Berg 怎么说？", "question"),
+        ("Ask Priya to approve the refund", "task"),
+        ("Which Kafka topic do the checkout events use?", "question"),
+        ("What did Marta say to Tomas about the refund?", ""),
+        ("do the checkout events go to RabbitMQ or to Kafka?", ""),
+        ("what did they say about the refund?", ""),
+        ("Wie hoch darf eine Erstattung sein und wer muss sie freigeben?", ""),
+        ("open src/Refund.py and the README", ""),
+        ("Please Review All Refunds Of This Week", ""),
+    ],
+)
+def test_a_name_that_no_memory_has_is_noticed_and_no_other_word(text, kind):
+    assert by_words(text).unknown_name == kind
+
+
+def test_an_unknown_name_speaks_against_memories_of_another_name_and_of_no_other():
+    known, unknown = (
+        by_words("What about the refund, the checkout events?"),
+        by_words("What about the refund, the checkout events of Priya?"),
+    )
+    against = [
+        one - other
+        for one, other in zip(
+            known.evidences([(0, n) for n in range(3)]),
+            unknown.evidences([(0, n) for n in range(3)]),
+            strict=True,
+        )
+    ]
+
+    assert against[0] > against[1] + 2 < against[2] + 1
+    assert against[2] > against[1] + 2
+
+
+@pytest.mark.parametrize(
+    ("text", "known"), [("rabbit?", True), ("refu", True), ("moin", False), ("ok", False)]
+)
+def test_a_word_that_a_memory_has_or_begins_with_is_a_known_name(text, known):
+    assert by_words(text).names_known == known
 
 
 def test_by_words_alone_a_weak_request_of_its_own_is_given_nothing():

@@ -1,20 +1,26 @@
-"""Cues: they raise the memory that has them, are evidence of nothing, and cost what they change."""
+"""Cues: they raise and admit the memory that has them, and cost what they change."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forged.files import Root, with_hash
-from forged.map import score_search, search_maps
+from forged.map import evidence_threshold, score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope
+from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.maps.test_edits import DIMENSION, Bench
 from tests.support.provider import vector
 
 CUE = "cutting a release"
+TEXTS = st.lists(
+    st.sampled_from(("quokka", "zeppelin", "the", "file", "running", "marzipan", "迁移")), max_size=5
+).map(" ".join)
 
 
 def store(count=60, **cues):
@@ -58,17 +64,46 @@ def test_a_cue_beyond_the_fifth_is_not_looked_at(repo):
     assert places(home) != 0
 
 
-def test_cues_are_evidence_of_nothing(repo):
-    bench = Bench(repo)
-    without, having = bench.show(store()), bench.show(store(m07=(CUE,), m09=("text 9", CUE)))
-    bare, cued = asked(without), asked(having)
-    before, after = score_search(bare, bench.baseline), score_search(cued, bench.baseline)
-    ((first,), there) = cued.best(1), {each.row: each for each in bare.best(100)}
+def evidence_of(bench, memories, text, **how):
+    """Evidence for memory m07 by its name."""
+    home = bench.show(memories)
+    return score_search(asked(home, text, **how), bench.baseline).evidence_of(0, home.row_of("m07"))
 
-    assert after.evidence == before.evidence
-    assert (after.usual, after.spread) == (before.usual, before.spread)
-    assert first.cosine == there[first.row].cosine
-    assert first.lexical == there[first.row].lexical
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_a_cue_is_as_good_as_the_text(repo, vectors):
+    """What a cue names brings its memory in, as if its text said so, and only that memory."""
+    bare, cued = store(), store(m07=("quokka zeppelin",), m09=("marzipan",))
+    said = [
+        msgspec.structs.replace(each, content="quokka zeppelin") if each.id == "m07" else each
+        for each in bare
+    ]
+
+    def read(memories, text):
+        return evidence_of(Bench(repo), memories, text, vectors=vectors)
+
+    nothing, by_cue, by_text = (read(each, "quokka zeppelin") for each in (bare, cued, said))
+    assert by_cue > evidence_threshold(0.95) > nothing
+    assert by_cue == pytest.approx(by_text, rel=0.1)
+    assert read(cued, "marzipan") < evidence_threshold(0.95)
+
+
+@given(
+    st.lists(st.tuples(TEXTS, st.lists(TEXTS.filter(str.strip), max_size=3)), min_size=1, max_size=8),
+    TEXTS,
+)
+def test_odds_by_words_are_those_of_a_text_that_goes_on_with_its_cues(memories, text):
+    plain = [memory(f"m{n}", content) for n, (content, _) in enumerate(memories)]
+    joined = [memory(f"m{n}", " ".join((content, *cues))) for n, (content, cues) in enumerate(memories)]
+    cued = vector_map(plain, cues=[tuple(cues) for _, cues in memories])
+
+    def odds(home):
+        found = search_maps([home], texts=[text], vectors=None, lexical_weight=0.3, message=0)
+        reading = score_search(found, None)
+        rows = [(0, row) for row in range(len(memories))]
+        return [*reading.evidences(rows), reading.evidence, reading.familiarity]
+
+    assert odds(cued) == pytest.approx(odds(vector_map(joined)), abs=1e-6)
 
 
 @pytest.mark.usefixtures("large")

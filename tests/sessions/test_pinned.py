@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -12,6 +15,7 @@ from tests.data.maps import vector_map
 from tests.data.memories import memory
 
 TRUSTED = {"/repo", "/home"}
+KINDS = ("corrections", "coding-preferences", "project-conventions", "patterns")
 
 
 def one(name: str, category: str, *, origin: str = "", scope: str = "repo", at: str = "2025") -> Memory:
@@ -58,6 +62,33 @@ def test_the_budget_is_never_exceeded():
     assert [len(chosen(REPO, USER, budget=budget)) for budget in (0, 9, 34, 44, 69)] == [0, 0, 2, 3, 4]
 
 
+@pytest.mark.parametrize("most", ["corrections", "coding-preferences", "project-conventions"])
+def test_no_kind_takes_the_room_of_another(most):
+    """A store has many of one kind, and three of each other one."""
+    counts = {kind: 40 if kind == most else 3 for kind in KINDS[:3]}
+    repo = tuple(
+        one(f"{kind}{n:02}", kind, scope="user" if kind == "coding-preferences" else "repo")
+        for kind, count in counts.items()
+        for n in range(count)
+    )
+    user = tuple(each for each in repo if each.scope == "user")
+
+    found = chosen(tuple(each for each in repo if each.scope == "repo"), user, budget=150)
+
+    kinds = Counter(name.rstrip("0123456789") for name in found)
+    assert {kind: kinds[kind] for kind in counts if kind != most} == {k: 3 for k in counts if k != most}
+    assert kinds[most] >= 7, "more than its share: the others leave theirs"
+
+
+def test_two_memories_of_one_text_are_pinned_once_however_they_are_written():
+    rule = one("rule", "corrections")
+    twice = [rule, replace(rule, id="again"), replace(rule, id="spelled", content="  Text of *rule*. ")]
+
+    for budget in (1_000, 34):
+        assert len(chosen(tuple(twice), (one("who", "user-facts"),), budget=budget)) <= 2
+        assert len({"rule", "again", "spelled"}.intersection(chosen(tuple(twice), budget=budget))) == 1
+
+
 def test_texts_of_programs_models_and_imports_are_never_pinned():
     for origin in ("model", "agent", "import"):
         assert chosen((one("rule", "corrections", origin=origin),)) == []
@@ -70,7 +101,6 @@ def test_a_file_without_a_known_author_is_pinned_only_in_a_trusted_root():
     assert chosen((rule, typed)) == ["rule", "typed"]
 
 
-KINDS = ("corrections", "coding-preferences", "project-conventions", "patterns")
 STORES = st.lists(
     st.tuples(st.sampled_from(KINDS), st.sampled_from(("", "typed", "model")), st.integers(0, 3)), max_size=12
 )
@@ -98,9 +128,15 @@ def one_by_one(memories: list[Memory], budget: int, used: dict[str, int]) -> lis
     may = [each for each in memories if each.origin == "typed" or (not each.origin and each.scope == "user")]
     if 10 * len(memories) <= budget:
         return [each.id for each in may]
-    found = []
-    for kind, scope in (("corrections", ""), ("coding-preferences", "user"), ("project-conventions", "repo")):
-        of_kind = [each for each in may if each.category == kind and scope in {"", each.scope}]
-        newest = sorted(of_kind, key=lambda each: each.created_at, reverse=True)
-        found += [each.id for each in sorted(newest, key=lambda each: -used.get(each.id, 0))]
-    return found[: max(0, (budget - 24) // 10 + 1)]
+    found, left = [], budget
+    kinds = [("corrections", ""), ("coding-preferences", "user"), ("project-conventions", "repo")]
+    for share in (budget // 3, budget):
+        for kind, scope in kinds:
+            of_kind = [each for each in may if each.category == kind and scope in {"", each.scope}]
+            newest = sorted(of_kind, key=lambda each: each.created_at, reverse=True)
+            room = min(share, left)
+            for each in sorted(newest, key=lambda each: -used.get(each.id, 0)):
+                if room >= 24 and each not in found:
+                    found, room, left = [*found, each], room - 10, left - 10
+    order = [kind for kind, _ in kinds]
+    return [each.id for each in sorted(found, key=lambda each: order.index(each.category))]

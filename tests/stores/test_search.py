@@ -79,7 +79,7 @@ def test_every_memory_is_there_once_and_each_list_keeps_its_order_against_the_un
     ("fields", "wanted"),
     [
         ({"least_evidence": float("-inf")}, 10),
-        ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32)}, 5),
+        ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32)}, 6),
         ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32), "turn": 1}, 10),
         ({"least_evidence": 2.0, "turn": 9}, 3),
         ({"least_evidence": 2.0, "turn": 9, "pinned": frozenset({("", "b0")})}, 4),

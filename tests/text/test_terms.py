@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.text.terms import are_stems, terms
+from forged.text.terms import are_stems, names, terms
 
 
 def term_set(text):
@@ -126,3 +126,25 @@ def test_threads_agree_on_terms():
         together = list(pool.map(lambda text: terms(text).tolist(), texts * 3))
 
     assert together == alone * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("What did Tomas Berg say?", ["Tomas", "Berg"]),
+        ("Tomas said so. Then Priya left: RabbitMQ is down", ["Priya", "RabbitMQ"]),
+        ("Ask Lena whether GitHub is up on Monday", ["Lena", "GitHub"]),
+        ("Was sagt Tomas Berg zur Erstattung und wer ist das?", ["Tomas", "Berg"]),
+        ("その件は Kafka と MongoDB ですか", ["Kafka", "MongoDB"]),
+        ("APIs, TODOs, the README of src/Main.java and foo.Bar or Foo()", []),
+        ("Review All Open Pull Requests Today", []),
+        ("", []),
+    ],
+)
+def test_names_are_the_large_words_of_prose(text, found):
+    assert names(text) == found
+
+
+@given(st.text())
+def test_any_text_may_be_looked_at_for_names(text):
+    assert all(each in text for each in names(text))
