@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import CaptureService, Outcome, Submission, response_in
+from forged.capture import CaptureService, Forget, Meant, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
@@ -151,6 +151,23 @@ class Sessions:
         if outcome.word != "rejected":
             await self._keep_response(place, spoken)
         return outcome
+
+    async def obey(
+        self, session: Session, place: Workplace, prompt: wire.Message, forget: Forget, within_s: float
+    ) -> Meant:
+        """Do what a person's prompt asks of the memory; return the memories that it asks for."""
+        found = await clean_transcript((prompt,))
+        if not found.said:
+            return ()
+        spoken = Submission(
+            kind="turn",
+            session_id=session.session_id[:_MOST_NAME],
+            roots=place.roots,
+            messages=found.said,
+            injected=self._turns.injected_texts(session.session_id, place.tops, session.agent),
+            agent=session.agent[:_MOST_NAME],
+        )
+        return await self._capture.obey(spoken, forget, within_s)
 
     async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
         """Keep a turn's newest response as a session memory, if `[scopes].retrieve` has sessions."""

@@ -30,6 +30,15 @@ _LETTERS = re.compile(r"[^\W_]")
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
+_QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
+# Words of a subject: letters of a word that count, words, and runs of Han and kana.
+_STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
+# Ends of clauses; a comma before a subordinate clause is none.
+_BREAKS = re.compile(
+    r"[,;–—，；、]"
+    r"(?! ?(?:dass|was|wie|wer|wo|que|qu'|ce qu|lo que|o que|that|what|which)\b)|[.!?。！？](?=\s|$)| - "
+)
+
 # Letters before a clause's request: "and please remember ...".
 _BEGINNING = 16
 
@@ -46,10 +55,16 @@ Kind = Literal[
     "all",
     "follows",
     "empty",
+    "unlearns",
+    "unsays",
+    "recalls",
+    "here",
+    "job",
+    "frame",
 ]
 
 
-_FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
+_FORGETTING: tuple[Kind, ...] = ("unlearns", "unsays", "forgets", "drops")
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +96,7 @@ def _asks_plain(sentence: str) -> bool:
     is_asked = _has_kind("asks", sentence) and not _has_kind("question", sentence)
     # Negations are slow, so they are checked last.
     return (is_asked or _has_kind("polite", sentence)) and not any(
-        _has_kind(each, sentence) for each in ("not", "refuses", "forgets")
+        _has_kind(each, sentence) for each in ("not", "refuses", "forgets", "unlearns", "unsays")
     )
 
 
@@ -122,7 +137,65 @@ def words_to_forget(sentence: str) -> frozenset[str]:
 
 def names_memory(sentence: str) -> bool:
     """Return True if a request to forget surely means memory: "forget that", not "forget vitest"."""
-    return form_of("forgets").search(plain(sentence)) is not None
+    said = plain(sentence)
+    return any(_has_kind(kind, said) for kind in ("forgets", "unlearns", "unsays"))
+
+
+Verb = Literal["forget", "ask"]
+
+
+_VERBS: tuple[tuple[Verb, Kind], ...] = (
+    ("forget", "unlearns"),
+    ("forget", "unsays"),
+    ("ask", "recalls"),
+)
+
+
+class SaidToMemory(msgspec.Struct, frozen=True):
+    """A sentence that speaks to the memory: its verb, its subject, and the words before the request.
+
+    `is_fact`: the subject is a whole statement ("forget that ..."), rather than a thing.
+    """
+
+    verb: Verb
+    sentence: str
+    topic: str
+    lead: str = ""
+    is_fact: bool = False
+
+
+def said_to_memory(sentence: str) -> SaidToMemory | None:
+    """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it."""
+    said = plain(sentence)
+    bare = _QUOTED.sub(lambda found: found[0][0] + " " * (len(found[0]) - 2) + found[0][-1], said)
+    for verb, kind in _VERBS:
+        found = form_of(kind).search(bare)
+        if found is not None and not (kind == "recalls" and _has_kind("here", said)):
+            topic, lead = _topic(said, *found.span()), bare[: found.start()]
+            return SaidToMemory(verb, sentence, topic, lead, kind == "unsays")
+    return None
+
+
+def is_of_a_job(sentence: str) -> bool:
+    """Return True if a sentence is of a script's or an agent's order: a person does not type it."""
+    return _has_kind("job", plain(sentence))
+
+
+def _topic(said: str, start: int, end: int) -> str:
+    """Return the subject of a request: its clause, else the one before it, without words of requests."""
+    edges = [0, *(each.end() for each in _BREAKS.finditer(said)), len(said)]
+    first = max(edge for edge in edges if edge <= start)
+    last = min(edge for edge in edges if edge >= end)
+    return said[first:last] if subject_words(said[first:last]) else said[:first]
+
+
+def subject_words(text: str) -> frozenset[str]:
+    """Return the words of a text's subject, cut to five letters: none of those that make a request."""
+    said = form_of("frame").sub(" ", plain(text))
+    found = {word[:_STEM].removesuffix("s") or word for word in _WORDS.findall(said)}
+    for run in _RUNS.findall(said):
+        found |= {run[at : at + 2] for at in range(max(len(run) - 1, 1))}
+    return frozenset(found)
 
 
 def forgets(said: str) -> bool:
