@@ -50,6 +50,8 @@ _LEAST_SHARE = 0.5
 _BEHIND, _MOST_MEANT = 0.6, 3
 # Least share of a subject's words in the memory that is meant: of a whole fact, and of a thing.
 _LEAST_OF_FACT, _LEAST_OF_THING = 0.4, 0.2
+# Weight of a pair of ideographs that no memory has: each character is in two pairs.
+_UNKNOWN = 0.4
 # Least share of a memory's words, if a fact has just one of them; memories that are compared one by one.
 _LEAST_COVER, _SMALL_MAP = 0.3, 600
 # Characters of a text that its vector covers: the longest statement that is kept, 50 ms of a core.
@@ -342,7 +344,10 @@ def memories_meant(view: View, said: SaidToMemory) -> MeantMemories:
     held, count = Counter(chain.from_iterable(words)), sum(len(home.memories) for home in view.maps)
 
     def weight(some: Iterable[str]) -> float:
-        return sum(math.log((count + 1) / (held[word] + 0.5)) for word in some)
+        return sum(
+            math.log((count + 1) / (held[word] + 0.5)) * (1 if held[word] or word.isascii() else _UNKNOWN)
+            for word in some
+        )
 
     whole = weight(wanted)
     scored = [
