@@ -24,7 +24,7 @@ from forged.text.forgetting import sentences_in
 # Words of which each pattern needs one. Most messages have none, so one search suffices.
 _CUES = re.compile(
     r"not\b|n'?t\b|\bno\b|nothing|none|neither|never|\bout\b|stop|quit|avoid|refrain|without|against|"
-    r"instead|off[- ]|between|leave|"
+    r"instead|off[- ]|between|leave|nowhere|nirg|"
     r"forget|unlearn|unremember|delete|remove|erase|drop|discard|purge|wipe|clear|throw|rid|retract|scrub|longer|"
     r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|w[ie]rf|n[ie]h?m|"
     r"radier|tilg|tach|nunca|jamas|deja|evita|sin|nada|entre|extraofi|fuera|registro|olvid|borr|elimin|quit|suprim|desc|sac|"

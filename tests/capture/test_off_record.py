@@ -20,7 +20,7 @@ def negated(language: str) -> list[str]:
     forms = FORMS[language]
     memory = [form.format(v=verb) for form, verb in product(forms["negated"], forms["memory"])]
     stores = [form.format(v=verb) for form, verb in product(forms["negated"], forms["stores"])]
-    whole = [forms["that"].format(each) for each in memory]
+    whole = [*forms["apart"], *(forms["that"].format(each) for each in memory)]
     return whole + [shape.format(each) for shape, each in product(forms["this"], (*memory, *stores))]
 
 
