@@ -18,6 +18,7 @@ from forged.state import CaptureLog, CaptureLogEntry, DecidedMemory, Event
 # Name of the classifier if no model is configured.
 LOCAL = "builtin:rules"
 AS_ASKED = "as you asked"
+_FORGETTING = frozenset({"forget", "forgotten"})
 NOT_THERE = "no memory here matches what you asked to forget"
 _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "this agent"}
 
@@ -131,7 +132,7 @@ class Notifications:
     def log_forget_newest(self, session_id: str, key: str) -> bool:
         """Log an opt-out as a request to forget the session's newest memory; False if none."""
         of_session = (each for each in self._log.listed() if each.session_id == session_id)
-        last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
+        last = next((each for each in of_session if each.memory_id and each.why not in _FORGETTING), None)
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))

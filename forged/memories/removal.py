@@ -29,6 +29,8 @@ from forged.text.forgetting import without_sentences, words_of
 from forged.writing import RemovalTerms, TrashEntry
 
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
+# Reason of such a removal in the notes of the trash.
+BY_PROMPT = "prompt"
 # Scopes and origins of memories that a person's prompt may forget.
 _FORGOTTEN_AS_SAID = frozenset({Scope.REPO, Scope.USER})
 _OWN_WORDS = frozenset({Origin.TYPED, Origin.EXPLICIT, "agreed"})
@@ -83,7 +85,9 @@ async def forget_as_said(memories: MemoryParts, root: Root, named: Memory) -> bo
     chain = await memories.writer.chain(index, named.id)
     if not chain or await memories.trust.tracked(root, chain):
         return False
-    gone, *_ = await remove_memories(memories, index, chain, RemovalTerms(whole=True), purge=False)
+    gone, *_ = await remove_memories(
+        memories, index, chain, RemovalTerms(why=BY_PROMPT, whole=True), purge=False
+    )
     memories.metrics.forgotten += len(gone)
     return bool(gone)
 

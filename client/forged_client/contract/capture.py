@@ -129,9 +129,13 @@ class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Reply to Undo: memories that were taken back, or with `preview` would be; `empty` if none."""
+    """Reply to Undo: memories that were taken back, or with `preview` would be; `empty` if none.
+
+    `restored`: a prompt had asked to forget them, so they came back.
+    """
 
     memories: tuple[MemoryRecord, ...] = ()
+    restored: bool = False
     trash: str = ""
     generation: str = ""
 
@@ -148,6 +152,7 @@ class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
 class Undo(_UndoOptions, frozen=True, tag="undo"):
     """Request to take back the memories captured from the newest turn that the workspace sees.
 
+    If a prompt had a memory forgotten after that, this memory comes back instead.
     Turns that were classified together are taken back one by one. An empty `session_id` matches any. With
     `preview` nothing changes and the reply lists the memories. With `ids` the request succeeds only if these
     memories are still the ones. With a `key` it may be sent twice.
