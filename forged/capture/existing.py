@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,16 +23,17 @@ from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
 from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
-from forged.capture.text_patterns import words_said
+from forged.capture.text_patterns import is_numbered, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
 from forged.files import Root
 from forged.map import Chains, VectorMap, build_chains, search_maps
-from forged.memory import Memory, Scope
+from forged.memory import Memory, Origin, Scope, time_ns
 from forged.models import split_layers
 from forged.state import Event
 from forged.stores import View
+from forged.text.english import TURNING
 from forged.text.same_text import TextIndex
 
 # Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
@@ -50,6 +52,10 @@ _LEAST_SHARE = 0.5
 _BEHIND, _MOST_MEANT = 0.6, 3
 # Least share of a subject's words in the memory that is meant: of a whole fact, and of a thing.
 _LEAST_OF_FACT, _LEAST_OF_THING = 0.4, 0.2
+# Origins of programs' texts, and words that one shares with a person's text that says the same.
+_OF_AGENTS = frozenset({Origin.AGENT, Origin.MODEL})
+_LEAST_SHARED, _SHARED_OF_FEW, _SHARED_OF_MANY = 2, 0.75, 0.6
+_WORD = re.compile(r"\w+")
 # Weight of a pair of ideographs that no memory has: each character is in two pairs.
 _UNKNOWN = 0.4
 # Least share of a memory's words, if a fact has just one of them; memories that are compared one by one.
@@ -187,11 +193,36 @@ class ExistingMemories:
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
         return TextIndex([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
+    def written_by_agent(self, root: Root, content: str, since: int) -> Memory | None:
+        """Return the memory by which an agent said the same as a person's text, or None.
+
+        `since` is the time of the person's turn in nanoseconds.
+        """
+        _, _, heads = self.versions(root)
+        written = (each for each in heads if each.origin in _OF_AGENTS and time_ns(each.created_at) >= since)
+        return next((each for each in written if _says_the_same(each.content, content)), None)
+
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the current memory that a typed text may contradict, or None."""
         _, _, heads = self.versions(root)
         place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
+
+
+def _says_the_same(one: str, other: str) -> bool:
+    """Return True if two texts share nearly all words of their subject, all numbers and all negations."""
+    if TextIndex([one]).has_like(other):
+        return True
+    words, others = subject_words(one), subject_words(other)
+    shared = len(words & others)
+    few, many = sorted((len(words), len(others)))
+    if shared < max(_LEAST_SHARED, _SHARED_OF_FEW * few, _SHARED_OF_MANY * many):
+        return False
+    turns, turns_of_other = (
+        {word for word in _WORD.findall(each.lower()) if word in TURNING or is_numbered(word)}
+        for each in (one, other)
+    )
+    return turns == turns_of_other
 
 
 class ReplacementLookup:
