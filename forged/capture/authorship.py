@@ -25,7 +25,14 @@ import msgspec
 
 from forged.capture.forwarded import is_forwarded_line, split_forwarded
 from forged.capture.paste_detection import QUOTED, Author, classify_blocks
-from forged.capture.rules.requests import SaidToMemory, asks, is_of_a_job, said_to_memory
+from forged.capture.rules.requests import (
+    SaidToMemory,
+    asks,
+    is_of_a_job,
+    is_of_text_here,
+    may_speak_to_memory,
+    said_to_memory,
+)
 from forged.capture.text_patterns import (
     FENCE,
     is_formed,
@@ -231,13 +238,20 @@ def requests_to_memory(text: str) -> tuple[SaidToMemory, ...]:
 
     Doubtful are long messages, lists, pasted text, and orders of scripts and of agents.
     """
-    found = pieces(text) if len(text) <= _MOST_TO_MEMORY else ()
+    if len(text) > _MOST_TO_MEMORY or not may_speak_to_memory(text):
+        return ()
+    found = pieces(text)
     if any(piece.author != "typed" or any(map(is_item, piece.lines)) for piece in found):
         return ()
     parts = [part for piece in found for part in parts_of(piece)]
     asked = [said_to_memory(part) for part in parts]
-    others = (part if each is None else each.lead for part, each in zip(parts, asked, strict=True))
-    return () if any(map(is_of_a_job, others)) else tuple(filter(None, asked))
+    if not any(asked):
+        return ()
+    others = (part if each is None else each.around for part, each in zip(parts, asked, strict=True))
+    if any(map(is_of_a_job, others)):
+        return ()
+    is_of_here = any(map(is_of_text_here, parts))
+    return tuple(each for each in asked if each is not None and not (is_of_here and each.verb == "ask"))
 
 
 def _unwrapped(lines: Sequence[str]) -> str:

@@ -407,7 +407,8 @@ def said_at(second: int) -> str:
     ("written", "at", "origin", "is_one"),
     [
         ("We deploy only on Tuesdays at 9.", 1, Origin.AGENT, True),
-        ("Deploys of this repo happen on Tuesdays at 9.", 1, Origin.AGENT, False),
+        ("Deploys of this repo happen on Tuesdays at 9.", 1, Origin.AGENT, True),
+        ("We plan the week on Tuesdays at 9.", 1, Origin.AGENT, False),
         ("The team must deploy only on Tuesdays, at 9.", 1, Origin.MODEL, True),
         ("We deploy only on Tuesdays at 10.", 1, Origin.AGENT, False),
         ("We never deploy on Tuesdays at 9.", 1, Origin.AGENT, False),

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from forged.capture.authorship import requests_to_memory
 from forged.capture.off_record import cut_opted_out, opt_out_of, without_repeats
-from forged.capture.rules.requests import asks, wordings, words_to_forget
+from forged.capture.rules.requests import (
+    asks,
+    may_speak_to_memory,
+    subject_words,
+    wordings,
+    words_to_forget,
+)
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
 REFUSED = FORMS.pop("wordings")
@@ -190,3 +197,51 @@ def test_another_value_behind_a_request_to_forget_is_a_request_of_its_own(said, 
 )
 def test_an_order_behind_something_dropped_is_no_request(said):
     assert not asks(cut_opted_out(said).text)
+
+
+# --- talking to the memory --------------------------------------------------------------------------------
+
+TALK = [
+    pytest.param(verb, form.format(**forms), forms, id=form)
+    for forms in FORMS.values()
+    for verb, kind in (("forget", "unlearns"), ("ask", "recalls"))
+    for form in forms[kind]
+]
+
+
+@pytest.mark.parametrize(("verb", "said", "forms"), TALK)
+def test_a_request_to_the_memory_says_what_it_is_about(verb, said, forms):
+    for message in (said, f"Hi! {said}"):
+        asked, *more = requests_to_memory(message)
+        assert (asked.verb, more) == (verb, [])
+        assert subject_words(forms["thing"]) & subject_words(asked.topic)
+    assert (cut_opted_out(said).forgets != ()) is (verb == "forget")
+    assert not asks(said) or verb == "ask"
+
+
+@pytest.mark.parametrize(("verb", "said", "forms"), TALK)
+def test_a_request_to_the_memory_in_another_persons_text_is_none(verb, said, forms):
+    for message in (
+        f"```\n{said}\n```",
+        f"> {said}\n\nWhat does she mean?",
+        f'The mail says: "{said}"',
+        f"- run the tests\n- {said}",
+        f"You are agent 3 of 8. {said}",
+        f"{said} Reply with only the result.",
+        said + " x" * 400,
+    ):
+        assert requests_to_memory(message) == (), message
+
+
+@pytest.mark.parametrize(
+    "said", [form.format(**forms) for forms in FORMS.values() for form in forms["alike"]]
+)
+def test_the_words_of_such_a_request_said_of_code_are_none(said):
+    assert requests_to_memory(said) == ()
+
+
+@pytest.mark.parametrize(
+    "wording", [each for each in wordings() if each.kind in {"unlearns", "recalls"}], ids=str
+)
+def test_every_sign_of_such_a_request_is_seen_by_the_fast_look(wording):
+    assert may_speak_to_memory(wording.yes)

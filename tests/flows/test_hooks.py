@@ -283,3 +283,21 @@ def test_a_question_to_the_memory_brings_what_it_has_and_changes_nothing(daemon,
 
     assert text.index(TABS) < text.index("> Service") if "> Service" in text else TABS in text
     assert len(left(daemon, own)) == 42
+
+
+def test_what_an_agent_remembers_of_the_persons_words_is_no_second_memory(daemon, own):
+    said = "From now on we deploy on Tuesdays at nine."
+    claude = Harness(daemon, own, session="twins")
+    claude.prompt(said, "1")
+    with daemon.client() as client:
+        client.remember(str(own), "The team deploys on Tuesdays at nine.", cues=["shipping a release"])
+    claude.stop("Noted.", "1")
+
+    def own_words() -> list:
+        return [each for each in on_disk(own) if "Tuesdays" in each.content and each.origin == "typed"]
+
+    (kept,) = eventually(own_words)
+    with daemon.client() as client:
+        live = [each for each in client.list(str(own)).memories if "Tuesdays" in each.content]
+    assert [each.id for each in live if each.is_head] == [kept.id]
+    assert kept.cues == ("shipping a release", "The team deploys on Tuesdays at nine.")

@@ -31,6 +31,15 @@ _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
 _QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
+# Words of which each request to the memory has one; most messages have none.
+_TO_MEMORY = re.compile(
+    r"forget|unlearn|unremember|remember|recall|remind|memo|stored|saved|kept|noted|you have|"
+    r"\b(?:told|said|say|tell|mention|explained|shared)|vergess|vergiss|gedacht|erinner|merk|dir\b|gesagt|"
+    r"erzahlt|erwahnt|genannt|notiz|speicher|notiert|kopf|wiss|weiss|olvid|recuerd|record|acuerd|acord|guard|"
+    r"apunt|anot|registr|te dij|dicho|cont[eo]|mencion|expli[cq]|coment|dije|habl|oubli|souv|sais|sabe|"
+    r"reten|retien|note|garde|parle|dit|racont|rappel|conserv|indiqu|confi|esque[cç]|lembr|grav|salv|disse|falei|notas|"
+    r"忘|记|保存|存|说|讲|提|告诉|储存|备注|わすれ|覚え|記憶|保存|メモ|記録|言|話|伝え|教え|知|know"
+)
 # Words of a subject: letters of a word that count, words, and runs of Han and kana.
 _STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 # Ends of clauses; a comma before a subordinate clause is none.
@@ -56,15 +65,23 @@ Kind = Literal[
     "follows",
     "empty",
     "unlearns",
-    "unsays",
+    "forget",
+    "holds",
+    "fact",
+    "erase",
+    "kept",
+    "known",
+    "told",
+    "prefers",
     "recalls",
+    "looks_up",
     "here",
     "job",
     "frame",
 ]
 
 
-_FORGETTING: tuple[Kind, ...] = ("unlearns", "unsays", "forgets", "drops")
+_FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,8 +112,10 @@ def _asks_plain(sentence: str) -> bool:
     """Return True if a plain sentence asks to remember something and does not negate it."""
     is_asked = _has_kind("asks", sentence) and not _has_kind("question", sentence)
     # Negations are slow, so they are checked last.
-    return (is_asked or _has_kind("polite", sentence)) and not any(
-        _has_kind(each, sentence) for each in ("not", "refuses", "forgets", "unlearns", "unsays")
+    return (
+        (is_asked or _has_kind("polite", sentence))
+        and not any(_has_kind(each, sentence) for each in ("not", "refuses", "forgets"))
+        and not _is_forget(sentence)
     )
 
 
@@ -138,21 +157,19 @@ def words_to_forget(sentence: str) -> frozenset[str]:
 def names_memory(sentence: str) -> bool:
     """Return True if a request to forget surely means memory: "forget that", not "forget vitest"."""
     said = plain(sentence)
-    return any(_has_kind(kind, said) for kind in ("forgets", "unlearns", "unsays"))
+    return _has_kind("forgets", said) or _is_forget(said)
 
 
 Verb = Literal["forget", "ask"]
-
-
-_VERBS: tuple[tuple[Verb, Kind], ...] = (
-    ("forget", "unlearns"),
-    ("forget", "unsays"),
-    ("ask", "recalls"),
-)
+_LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
+# Signs that the memory is meant, and that a question is put to it.
+_NAMING: tuple[Kind, ...] = ("kept", "known", "told", "prefers")
+_HELD: tuple[Kind, ...] = ("kept", "known")
+_ASKING: tuple[Kind, ...] = ("recalls", "kept")
 
 
 class SaidToMemory(msgspec.Struct, frozen=True):
-    """A sentence that speaks to the memory: its verb, its subject, and the words before the request.
+    """A sentence that speaks to the memory: its verb, its subject, and the words around the request.
 
     `is_fact`: the subject is a whole statement ("forget that ..."), rather than a thing.
     """
@@ -160,20 +177,80 @@ class SaidToMemory(msgspec.Struct, frozen=True):
     verb: Verb
     sentence: str
     topic: str
-    lead: str = ""
+    around: str = ""
     is_fact: bool = False
 
 
 def said_to_memory(sentence: str) -> SaidToMemory | None:
     """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it."""
     said = plain(sentence)
-    bare = _QUOTED.sub(lambda found: found[0][0] + " " * (len(found[0]) - 2) + found[0][-1], said)
-    for verb, kind in _VERBS:
-        found = form_of(kind).search(bare)
-        if found is not None and not (kind == "recalls" and _has_kind("here", said)):
-            topic, lead = _topic(said, *found.span()), bare[: found.start()]
-            return SaidToMemory(verb, sentence, topic, lead, kind == "unsays")
+    found = _read_request(_QUOTED.sub(_blank, said))
+    if found is None:
+        return None
+    verb, start, end, is_fact = found
+    return SaidToMemory(verb, sentence, _topic(said, start, end), f"{said[:start]}\n{said[end:]}", is_fact)
+
+
+@functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
+def _read_request(said: str) -> tuple[Verb, int, int, bool] | None:
+    """Return the verb of a request, its first and last place, and True if it is about a fact.
+
+    The signs of a request may come in any order, but all in one language.
+    """
+    for language in _LANGUAGES:
+        signs = _Signs(said, language)
+        if kinds := signs.request():
+            verb: Verb = "ask" if kinds[0] in _ASKING else "forget"
+            spans = list(filter(None, map(signs.span, kinds)))
+            return verb, min(start for start, _ in spans), max(end for _, end in spans), "fact" in kinds
     return None
+
+
+class _Signs:
+    """Signs of one language in a plain sentence, by which a request to the memory is recognised."""
+
+    def __init__(self, said: str, language: str) -> None:
+        self._said, self._language = said, language
+        self._spans: dict[Kind, tuple[int, int] | None] = {}
+
+    def span(self, kind: Kind) -> tuple[int, int] | None:
+        """Return the place of the first sign of a kind, or None."""
+        if kind not in self._spans:
+            found = form_of(kind, self._language).search(self._said)
+            self._spans[kind] = None if found is None else found.span()
+        return self._spans[kind]
+
+    def request(self) -> tuple[Kind, ...]:
+        """Return the kinds of signs that make a request, or nothing."""
+        if self.span("unlearns"):
+            return ("unlearns",)
+        is_forget = self.span("forget") is not None and self.span("holds") is None
+        named = tuple(each for each in _NAMING if self.span(each)) if is_forget else ()
+        if named:
+            return ("forget", *named)
+        if is_forget and self.span("fact"):
+            return "forget", "fact"
+        held = tuple(each for each in _HELD if self.span(each)) if self.span("erase") else ()
+        if held:
+            return ("erase", *held)
+        if self.span("looks_up") and not is_forget:
+            return tuple(each for each in _ASKING if self.span(each))
+        return ()
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return a quotation with blanks in place of its words."""
+    return found[0][0] + " " * (len(found[0]) - 2) + found[0][-1]
+
+
+def may_speak_to_memory(text: str) -> bool:
+    """Return False, fast, for a text without any word of a request to the memory."""
+    return _TO_MEMORY.search(plain(text)) is not None
+
+
+def is_of_text_here(sentence: str) -> bool:
+    """Return True if a sentence speaks of text in the conversation ("the stack trace above")."""
+    return _has_kind("here", plain(sentence))
 
 
 def is_of_a_job(sentence: str) -> bool:
@@ -200,7 +277,13 @@ def subject_words(text: str) -> frozenset[str]:
 
 def forgets(said: str) -> bool:
     """Return True if a plain sentence asks to forget, or gives something up."""
-    return any(form_of(kind).search(said) for kind in _FORGETTING)
+    return any(form_of(kind).search(said) for kind in _FORGETTING) or _is_forget(said)
+
+
+def _is_forget(said: str) -> bool:
+    """Return True if a plain sentence asks the memory to forget."""
+    found = _read_request(said)
+    return found is not None and found[0] == "forget"
 
 
 @functools.cache
@@ -214,9 +297,10 @@ def wordings() -> tuple[Wording, ...]:
 
 
 @functools.cache
-def form_of(kind: Kind) -> re.Pattern[str]:
-    """Return one pattern for all wordings of a kind of request; it matches plain texts."""
-    return _compiled(any_of(each.pattern for each in wordings() if each.kind == kind))
+def form_of(kind: Kind, language: str = "") -> re.Pattern[str]:
+    """Return one pattern for all wordings of a kind, or of a language; it matches plain texts."""
+    wanted = (each for each in wordings() if each.kind == kind and language in {"", each.language})
+    return _compiled(any_of(each.pattern for each in wanted))
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
