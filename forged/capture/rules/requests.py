@@ -188,7 +188,7 @@ def said_to_memory(sentence: str) -> SaidToMemory | None:
     if found is None:
         return None
     verb, start, end, is_fact = found
-    return SaidToMemory(verb, sentence, _topic(said, start, end), f"{said[:start]}\n{said[end:]}", is_fact)
+    return SaidToMemory(verb, sentence, _topic(said, start, end), f"{said[:start]}.\n{said[end:]}", is_fact)
 
 
 @functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
@@ -222,12 +222,11 @@ class _Signs:
 
     def request(self) -> tuple[Kind, ...]:
         """Return the kinds of signs that make a request, or nothing."""
-        if self.span("unlearns"):
-            return ("unlearns",)
         is_forget = self.span("forget") is not None and self.span("holds") is None
-        named = tuple(each for each in _NAMING if self.span(each)) if is_forget else ()
-        if named:
-            return ("forget", *named)
+        verb: Kind = "unlearns" if self.span("unlearns") else "forget"
+        named = tuple(each for each in _NAMING if self.span(each)) if is_forget or verb == "unlearns" else ()
+        if named or verb == "unlearns":
+            return (verb, *named)
         if is_forget and self.span("fact"):
             return "forget", "fact"
         held = tuple(each for each in _HELD if self.span(each)) if self.span("erase") else ()
