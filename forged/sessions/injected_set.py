@@ -84,13 +84,9 @@ _DIGEST_BYTES, _TAIL = 6, 64  # bytes; a closing has 60 at most
 
 
 class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn's text: `asked`, `pinned` and `found` memories; `has_pinned`: pinning is done.
+    """Content of a turn's text: `pinned` and `found` memories; `has_pinned`: pinning is done."""
 
-    The person asks for the `asked` ones, so they come first.
-    """
-
-    asked: tuple[Ranked, ...] = ()
-    pinned: tuple[Ranked, ...] = ()
+    pinned: tuple[Ranked, ...] = ()  # after those that the person asks for
     has_pinned: bool
     found: Answer
     limit: int  # bytes
@@ -193,13 +189,12 @@ def _unchanged_rows(entries: Sequence[InjectedEntry], versions: _Versions) -> di
 def _new_rows(
     kept: Mapping[Key, _SetRow], before: InjectedSet, versions: _Versions, turn: TurnContent
 ) -> tuple[_SetRow, ...]:
-    """Return the rows that a turn adds to `kept`, none twice: corrections, asked, pinned and found ones."""
+    """Return the rows that a turn adds to `kept`, none twice: corrections, pinned and found memories."""
     rows: dict[Key, _SetRow] = {}
     corrections = _corrections(before.entries, kept, versions)
-    asked = (_SetRow(_make_entry(each), each) for each in turn.asked)
-    pinned = (_SetRow(_make_entry(each, pinned=True), each) for each in turn.pinned)
+    pinned = (_SetRow(_make_entry(each, pinned=each.found_by == "pinned"), each) for each in turn.pinned)
     found = (row for each in turn.found.ranked for row in _with_concurrent_heads(each))
-    for row in (*corrections, *asked, *pinned, *found):
+    for row in (*corrections, *pinned, *found):
         if (key := _key(row.entry)) not in kept:
             rows.setdefault(key, row)
     if not rows:

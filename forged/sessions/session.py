@@ -404,8 +404,7 @@ class Turn:
             is_fresh = self._pinned_from == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
         content = TurnContent(
-            asked=self.recalled,
-            pinned=chosen,
+            pinned=(*self.recalled, *chosen),
             # A root that is not read yet may also have pinned memories.
             has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
             found=answer,

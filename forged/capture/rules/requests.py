@@ -31,15 +31,6 @@ _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
 _QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
-# Words of which each request to the memory has one; most messages have none.
-_TO_MEMORY = re.compile(
-    r"forget|unlearn|unremember|remember|recall|remind|memo|stored|saved|kept|noted|you have|"
-    r"\b(?:told|said|say|tell|mention|explained|shared)|vergess|vergiss|gedacht|erinner|merk|dir\b|gesagt|"
-    r"erzahlt|erwahnt|genannt|notiz|speicher|notiert|kopf|wiss|weiss|olvid|recuerd|record|acuerd|acord|guard|"
-    r"apunt|anot|registr|te dij|dicho|cont[eo]|mencion|expli[cq]|coment|dije|habl|oubli|souv|sais|sabe|"
-    r"reten|retien|note|garde|parle|dit|racont|rappel|conserv|indiqu|confi|esque[cç]|lembr|grav|salv|disse|falei|notas|"
-    r"忘|记|保存|存|说|讲|提|告诉|储存|备注|わすれ|覚え|記憶|保存|メモ|記録|言|話|伝え|教え|知|know"
-)
 # Words of a subject: letters of a word that count, words, and runs of Han and kana.
 _STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 # Ends of clauses; a comma before a subordinate clause is none.
@@ -71,13 +62,14 @@ Kind = Literal[
     "erase",
     "kept",
     "known",
-    "told",
+    "mentioned",
     "prefers",
     "recalls",
     "looks_up",
     "here",
     "job",
     "frame",
+    "speaks",
 ]
 
 
@@ -163,16 +155,13 @@ def names_memory(sentence: str) -> bool:
 Verb = Literal["forget", "ask"]
 _LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
 # Signs that the memory is meant, and that a question is put to it.
-_NAMING: tuple[Kind, ...] = ("kept", "known", "told", "prefers")
+_NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
 _HELD: tuple[Kind, ...] = ("kept", "known")
 _ASKING: tuple[Kind, ...] = ("recalls", "kept")
 
 
 class SaidToMemory(msgspec.Struct, frozen=True):
-    """A sentence that speaks to the memory: its verb, its subject, and the words around the request.
-
-    `is_fact`: the subject is a whole statement ("forget that ..."), rather than a thing.
-    """
+    """A sentence that speaks to the memory: verb, subject (it may be a fact), words around the request."""
 
     verb: Verb
     sentence: str
@@ -193,10 +182,7 @@ def said_to_memory(sentence: str) -> SaidToMemory | None:
 
 @functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
 def _read_request(said: str) -> tuple[Verb, int, int, bool] | None:
-    """Return the verb of a request, its first and last place, and True if it is about a fact.
-
-    The signs of a request may come in any order, but all in one language.
-    """
+    """Return a request's verb, begin and end, and True if it is about a fact; its signs have one language."""
     for language in _LANGUAGES:
         signs = _Signs(said, language)
         if kinds := signs.request():
@@ -244,7 +230,7 @@ def _blank(found: re.Match[str]) -> str:
 
 def may_speak_to_memory(text: str) -> bool:
     """Return False, fast, for a text without any word of a request to the memory."""
-    return _TO_MEMORY.search(plain(text)) is not None
+    return _has_kind("speaks", plain(text))
 
 
 def is_of_text_here(sentence: str) -> bool:

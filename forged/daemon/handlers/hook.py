@@ -145,12 +145,12 @@ async def _prompt(call: _HookCall) -> bytes:
 
 async def _obey(call: _HookCall) -> tuple[Ranked, ...]:
     """Do what a prompt of an interactive session asks of the memory; return memories that it asks for."""
-    daemon, messages = call.context.daemon, call.session.messages
+    sessions, messages = call.context.daemon.sessions, call.session.messages
     if call.request.headless or messages is None or not messages.messages:
         return ()
     within_s = min(_OBEY_S, _OBEY_SHARE * (call.request.within_ms / 1000 or _OBEY_S))
-    forget = partial(removal.forget_as_said, daemon.memories)
-    meant = await daemon.sessions.obey(call.session, call.place, messages.messages[-1], forget, within_s)
+    forget = partial(removal.forget_as_said, call.context.daemon.memories)
+    meant = await sessions.obey(call.session, call.place, messages.messages[-1], forget, within_s)
     return tuple(Ranked(each, 0.0, found_by="search", root=root.top) for root, each in meant)
 
 

@@ -229,9 +229,8 @@ async def _forgotten_by_prompt(
     context: Context, place: Workplace, session_id: str, view: View
 ) -> tuple[TrashEntry, ...]:
     """Return the versions of the memory that a prompt had forgotten last, if no captured turn is newer."""
-    daemon = context.daemon
-    trash = await restoring.find_restorable(daemon.memories, place)
-    log = daemon.state.capture_log.listed()
+    memories = context.daemon.memories
+    trash, log = await restoring.find_restorable(memories, place), memories.state.capture_log.listed()
     of_session = {each.memory_id for each in log if not session_id or each.session_id == session_id}
     gone = (each.note for each in trash.here if each.note.why == removal.BY_PROMPT)
     last = next((note for note in gone if note.id in of_session), None)
@@ -254,8 +253,9 @@ async def _undo_forgetting(
     if request.preview:
         return reply
     await context.plan(reply)
-    generation = await restoring.restore(context.daemon.memories, place, back)
-    context.daemon.memories.metrics.undone += 1
+    memories = context.daemon.memories
+    generation = await restoring.restore(memories, place, back)
+    memories.metrics.undone += 1
     return reply, generation
 
 
