@@ -144,7 +144,7 @@ class EventDispatcher:
         The session's next reply reports a memory that was forgotten. After `within_s` seconds the work goes
         on in the background.
         """
-        said = requests_to_memory(submission.messages[-1].text)
+        said = await asyncio.to_thread(requests_to_memory, submission.messages[-1].text)
         if any(each.verb == "forget" for each in said):
             done = asyncio.Event()
             self._start_background(self._forget_as_said(submission, key, said, forget, done))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.capture.authorship import requests_to_memory
+from forged.capture.existing import memories_meant
 from forged.capture.off_record import cut_opted_out, opt_out_of, without_repeats
 from forged.capture.rules.requests import (
     asks,
@@ -17,6 +18,9 @@ from forged.capture.rules.requests import (
     wordings,
     words_to_forget,
 )
+from forged.stores import View
+from tests.data.maps import vector_map
+from tests.data.memories import memory
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
 REFUSED = FORMS.pop("wordings")
@@ -245,3 +249,45 @@ def test_the_words_of_such_a_request_said_of_code_are_none(said):
 )
 def test_every_sign_of_such_a_request_is_seen_by_the_fast_look(wording):
     assert may_speak_to_memory(wording.yes)
+
+
+# --- which memory is meant ----------------------------------------------------------------------------------
+
+THINGS = ("billing", "search", "login", "upload", "mail", "export", "audit", "backup")
+STORE = [
+    *(memory(f"mem_{each}", f"The {each} service logs to the shared disk.") for each in THINGS),
+    memory("mem_alarm", "Alarms of the billing service go to Nora."),
+    memory("mem_zebra", "The zebra crossing is on Main Street."),
+]
+
+
+def meant(said: str, *, copies: int = 0) -> tuple[list[str], bool]:
+    """Ids of the memories that a message may mean in the store, or in a large one, and if one is clear."""
+    more = [memory(f"mem_{number}", f"Host h{number} runs job j{number}.") for number in range(copies)]
+    (asked,) = requests_to_memory(said)
+    found = memories_meant(View((vector_map([*STORE, *more]),)), asked)
+    return [each.id for _, each in found.found], found.is_clear
+
+
+@pytest.mark.parametrize("copies", [0, 1000])
+@pytest.mark.parametrize("thing", THINGS)
+def test_a_request_means_the_memory_with_its_words(thing, copies):
+    ids, _ = meant(f"Forget that the {thing} service logs to the shared disk.", copies=copies)
+    assert ids[0] == f"mem_{thing}"
+    ids, is_clear = meant(f"Forget what I said about {thing}.", copies=copies)
+    assert f"mem_{thing}" in ids
+    assert is_clear is (thing != "billing")  # of which two memories speak
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Forget that the zebra is striped and lives in Kenya.",
+        "Forget what I said about giraffes.",
+        "Forget what I said, run the login tests.",
+        "Forget that the service is slow.",
+    ],
+)
+@pytest.mark.parametrize("copies", [0, 1000])
+def test_a_request_that_shares_little_or_nothing_means_no_memory_for_certain(said, copies):
+    assert not meant(said, copies=copies)[1]
