@@ -23,14 +23,17 @@ from forged.attributes import FactsPatch
 from forged.capture.decision import decide
 from forged.capture.existing import (
     ExistingMemories,
+    MeantMemories,
     TentativeStatements,
     existing_memories,
     heads_naming,
+    memories_meant,
     memory_to_forget,
     vectors_of_texts,
 )
 from forged.capture.intake import response_of
 from forged.capture.rules.pair_model import NO_ROWS
+from forged.capture.rules.requests import SaidToMemory
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (
@@ -158,6 +161,10 @@ class Committer:
     async def memory_to_forget(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the current memory that a sentence asks to forget, with its root, or None."""
         return await asyncio.to_thread(memory_to_forget, await self._fresh_view(roots), text)
+
+    async def memories_meant(self, roots: Sequence[Root], said: SaidToMemory) -> MeantMemories:
+        """Return the current memories that a request to the memory may mean."""
+        return await asyncio.to_thread(memories_meant, await self._fresh_view(roots), said)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """Filter a classifier's proposals, compare them with memories; return documents and a tally."""

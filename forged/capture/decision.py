@@ -115,6 +115,8 @@ class _ProposalDecider:
         if objection := self._objection(root, content, proposal, origin):
             self.invalid += 1
             self._add_refusal(proposal, content, objection)
+        elif (twin := self._written_by_agent(root, content)) is not None:
+            self._keep_own_words(twin, content, proposal)
         elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
             if is_said_again is False:
@@ -144,6 +146,22 @@ class _ProposalDecider:
                 self._existing.tentative.supersede(match.tentative, content)
             self._existing.add_decided(root, memory)
             self.said_again += is_said_again is not None
+
+    def _written_by_agent(self, root: Root | None, content: str) -> tuple[Root, Memory] | None:
+        """Return the memory by which an agent said the same in the turn of a person's text, or None."""
+        if root is None or self._by_model or self._is_past or not self._event.said_at:
+            return None
+        twin = self._existing.written_by_agent(root, content, time_ns(self._said_at(content)))
+        return None if twin is None else (root, twin)
+
+    def _keep_own_words(self, twin: tuple[Root, Memory], content: str, proposal: Proposal) -> None:
+        """Let a person's text replace the one of an agent that says the same, which adds cues."""
+        root, written = twin
+        memory = self._make_memory(root, content, proposal, written)
+        cues = self._cues((*memory.cues, *written.cues, written.content))
+        memory = replace(memory, cues=tuple(each for each in cues if each != content))
+        self._add(DecidedMemory(root, memory, self._reason(proposal), attributes=_attributes(proposal)))
+        self._existing.add_decided(root, memory)
 
     def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
         """Return True if a past session's proposal would replace a memory newer than itself."""

@@ -16,13 +16,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
+from forged.capture.authorship import requests_to_memory
 from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import CommitResult, Committer, Decision
-from forged.capture.intake import Cleaned, Submission
+from forged.capture.existing import MeantMemories
+from forged.capture.intake import Cleaned, Submission, clean
 from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, OptOut
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
-from forged.capture.rules.requests import names_memory
+from forged.capture.rules.requests import SaidToMemory, names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
 from forged.capture.values import Classified, Classify, KnownMemory, Refused, TaskFailed, WorkerSettings
 from forged.capture.vectors import VectorsOf
@@ -30,8 +32,8 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.fair_queue import log_failure
 from forged.files import Root
-from forged.memory import Origin, utc_now
-from forged.state import DecidedMemory, Event, State
+from forged.memory import Memory, Origin, utc_now
+from forged.state import DecidedMemory, Event, State, digests
 from forged.trust import elsewhere
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,10 @@ _SETTLE_S = 1.0
 _RECHECK_S = 25.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
+
+# Forget a memory of a root if that is allowed; return False if a command must do it.
+Forget = Callable[[Root, Memory], Awaitable[bool]]
+Meant = tuple[tuple[Root, Memory], ...]
 
 
 class EventDispatcher:
@@ -132,8 +138,71 @@ class EventDispatcher:
         for number, (place, text) in enumerate(cleaned.forgets):
             self._start_background(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
 
+    async def obey(self, submission: Submission, key: str, forget: Forget, within_s: float) -> Meant:
+        """Do what a person's prompt asks of the memory: forget one, or return those that it asks for.
+
+        The session's next reply reports a memory that was forgotten. After `within_s` seconds the work goes
+        on in the background.
+        """
+        said = await asyncio.to_thread(requests_to_memory, submission.messages[-1].text)
+        if any(each.verb == "forget" for each in said):
+            done = asyncio.Event()
+            self._start_background(self._forget_as_said(submission, key, said, forget, done))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await done.wait()
+            return ()
+        found = [await self._committer.memories_meant(submission.roots, each) for each in said]
+        return tuple(dict.fromkeys(pair for each in found for pair in each.found))
+
+    async def _forget_as_said(
+        self,
+        submission: Submission,
+        key: str,
+        said: Sequence[SaidToMemory],
+        forget: Forget,
+        done: asyncio.Event,
+    ) -> None:
+        """Forget the memory that a prompt surely means; log it, or the memories that it may mean."""
+        try:
+            cleaned, may_forget = clean(submission.messages, submission.injected), True
+            asked, digest = {each.sentence.strip(): each for each in said}, digests(submission.messages, key)
+            for number, (_, text) in enumerate(cleaned.forgets):
+                log_key, meant = f"{digest.hex()} {number}", MeantMemories()
+                if (each := asked.get(text.strip())) is not None:
+                    meant = await self._committer.memories_meant(submission.roots, each)
+                if may_forget and meant.is_clear and not self.notifications.is_answered(log_key):
+                    may_forget = False  # one memory for each message
+                    (root, memory), *_ = meant.found
+                    is_gone = await forget(root, memory)
+                    self._log_forgotten(submission, log_key, meant.found, is_gone=is_gone)
+                elif meant.found:
+                    self._log_forgotten(submission, log_key, meant.found)
+                else:
+                    await self._name_memory_to_forget(submission, text, log_key)
+        finally:
+            done.set()
+
+    def _log_forgotten(
+        self, submission: Submission, key: str, found: Meant, *, is_gone: bool = False
+    ) -> None:
+        """Log a request to forget with the memory that is gone, or with those that it may mean."""
+        of = (submission.session_id, submission.agent)
+        (root, memory), *others = found
+        self.notifications.log_forget_request(
+            *of,
+            root,
+            key,
+            memory_id=memory.id,
+            content=memory.content,
+            others=[each.id for _, each in others],
+            is_gone=is_gone,
+        )
+
     async def _name_memory_to_forget(self, submission: Submission, text: str, key: str) -> None:
         """Log the memory that a sentence asks to forget, or in clear cases that there is none."""
+        if self.notifications.is_answered(key):
+            return
         of = (submission.session_id, submission.agent)
         if (found := await self._committer.memory_to_forget(submission.roots, text)) is not None:
             root, memory = found

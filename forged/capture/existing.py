@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice, zip_longest
@@ -19,18 +21,19 @@ import numpy as np
 
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
-from forged.capture.rules.requests import words_to_forget
+from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
-from forged.capture.text_patterns import words_said
+from forged.capture.text_patterns import is_numbered, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
 from forged.files import Root
 from forged.map import Chains, VectorMap, build_chains, search_maps
-from forged.memory import Memory, Scope
+from forged.memory import Memory, Origin, Scope, time_ns
 from forged.models import split_layers
 from forged.state import Event
 from forged.stores import View
+from forged.text.english import TURNING
 from forged.text.same_text import TextIndex
 
 # Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
@@ -45,6 +48,18 @@ _MOST_ALIKE = 2 * MAX_CONTENT_BYTES
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
 # Share of the words of a request to forget that a memory must have.
 _LEAST_SHARE = 0.5
+# Share of the best score that another memory needs to be a candidate as well, and most candidates.
+_BEHIND, _MOST_MEANT = 0.6, 3
+# Least share of a subject's words in the memory that is meant: of a whole fact, and of a thing.
+_LEAST_OF_FACT, _LEAST_OF_THING = 0.4, 0.2
+# Origins of programs' texts, and words that one shares with a person's text that says the same.
+_OF_AGENTS = frozenset({Origin.AGENT, Origin.MODEL})
+_LEAST_SHARED, _SHARED_OF_FEW, _SHARED_OF_MANY = 2, 0.75, 0.6
+_WORD = re.compile(r"\w+")
+# Weight of a pair of ideographs that no memory has: each character is in two pairs.
+_UNKNOWN = 0.4
+# Least share of a memory's words, if a fact has just one of them; memories that are compared one by one.
+_LEAST_COVER, _SMALL_MAP = 0.3, 600
 # Characters of a text that its vector covers: the longest statement that is kept, 50 ms of a core.
 _MOST_IN_ROW = 600
 # Least words of its subject that a text shares with the head of a replaced version.
@@ -178,11 +193,36 @@ class ExistingMemories:
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
         return TextIndex([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
+    def written_by_agent(self, root: Root, content: str, since: int) -> Memory | None:
+        """Return the memory by which an agent said the same as a person's text, or None.
+
+        `since` is the time of the person's turn in nanoseconds.
+        """
+        _, _, heads = self.versions(root)
+        written = (each for each in heads if each.origin in _OF_AGENTS and time_ns(each.created_at) >= since)
+        return next((each for each in written if _says_the_same(each.content, content)), None)
+
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the current memory that a typed text may contradict, or None."""
         _, _, heads = self.versions(root)
         place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
+
+
+def _says_the_same(one: str, other: str) -> bool:
+    """Return True if two texts share nearly all words of their subject, all numbers and all negations."""
+    if TextIndex([one]).has_like(other):
+        return True
+    words, others = subject_words(one), subject_words(other)
+    shared = len(words & others)
+    few, many = sorted((len(words), len(others)))
+    if shared < max(_LEAST_SHARED, _SHARED_OF_FEW * few, _SHARED_OF_MANY * many):
+        return False
+    turns, turns_of_other = (
+        {word for word in _WORD.findall(each.lower()) if word in TURNING or is_numbered(word)}
+        for each in (one, other)
+    )
+    return turns == turns_of_other
 
 
 class ReplacementLookup:
@@ -318,6 +358,51 @@ def _heads_of_map_naming(home: VectorMap, names: Iterable[str]) -> Iterator[Know
         places = (place for place, line in enumerate(lowered) if name in line)
         for line, found in (lines[place] for place in islice(places, _MOST_NAMED)):
             yield KnownMemory(found.id, found.scope, found.category, line)
+
+
+class MeantMemories(msgspec.Struct, frozen=True):
+    """Current memories that a request may mean, best first; `is_clear`: it surely means the first one."""
+
+    found: tuple[tuple[Root, Memory], ...] = ()
+    is_clear: bool = False
+
+
+def memories_meant(view: View, said: SaidToMemory) -> MeantMemories:
+    """Return the memories that share the words of a request's subject; rare words count most."""
+    wanted = subject_words(said.topic)
+    heads = [(home, each) for home in view.maps for each in _heads_near(home, said.topic)] if wanted else []
+    words = [subject_words(each.content) for _, each in heads]
+    held, count = Counter(chain.from_iterable(words)), sum(len(home.memories) for home in view.maps)
+
+    def weight(some: Iterable[str]) -> float:
+        return sum(
+            math.log((count + 1) / (held[word] + 0.5)) * (1 if held[word] or word.isascii() else _UNKNOWN)
+            for word in some
+        )
+
+    whole = weight(wanted)
+    scored = [
+        (weight(wanted & has) / whole, each.created_at, Root(home.root, Scope(home.scope)), each, has)
+        for (home, each), has in zip(heads, words, strict=True)
+    ]
+    scored = sorted((each for each in scored if each[0] > 0), key=lambda each: each[:2], reverse=True)
+    if not scored:
+        return MeantMemories()
+    share, _, _, _, has = scored[0]
+    near = tuple((root, each) for part, _, root, each, _ in scored if part >= _BEHIND * share)
+    shared = wanted & has
+    is_sure = share >= (_LEAST_OF_FACT if said.is_fact else _LEAST_OF_THING)
+    if said.is_fact and len(shared) == 1:  # one word in common may be chance
+        is_sure = is_sure and weight(shared) >= _LEAST_COVER * weight(has)
+    return MeantMemories(near[:_MOST_MEANT], is_sure and len(near) == 1)
+
+
+def _heads_near(home: VectorMap, topic: str) -> Iterator[Memory]:
+    """Yield the current memories of a map that may share words with a subject; of a small map all."""
+    if len(home.memories) <= _SMALL_MAP or not home.has_words:
+        yield from home.chains.heads(home.memories)
+    else:
+        yield from (each for each in _near_by_words(home, topic) if home.chains.is_head(each.id))
 
 
 def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:

@@ -18,6 +18,7 @@ from forged.state import CaptureLog, CaptureLogEntry, DecidedMemory, Event
 # Name of the classifier if no model is configured.
 LOCAL = "builtin:rules"
 AS_ASKED = "as you asked"
+_FORGETTING = frozenset({"forget", "forgotten"})
 NOT_THERE = "no memory here matches what you asked to forget"
 _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "this agent"}
 
@@ -94,17 +95,29 @@ class Notifications:
         self._log.add(f"off record {key}", entry)
 
     def log_forget_request(
-        self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
+        self,
+        session_id: str,
+        agent: str,
+        root: Root,
+        key: str,
+        *,
+        memory_id: str = "",
+        content: str = "",
+        others: Sequence[str] = (),
+        is_gone: bool = False,
     ) -> None:
-        """Log a request to forget, with the memory that it means or that there is none."""
+        """Log a request to forget: the memory that it means, and if it is gone, or that there is none.
+
+        `others` are ids of memories that it may mean as well.
+        """
         entry = CaptureLogEntry(
             at=time.time(),
             text=content,
             memory_id=memory_id,
-            reason="" if memory_id else NOT_THERE,
+            reason=_reason_to_wait(memory_id, others) if memory_id else NOT_THERE,
             session_id=session_id,
             agent=agent,
-            why="forget",
+            why="forgotten" if is_gone else "forget",
             classifier=LOCAL,
             scope=root.scope,
             top=root.top,
@@ -112,10 +125,14 @@ class Notifications:
         )
         self._log.add(f"forget {key}", entry)
 
+    def is_answered(self, key: str) -> bool:
+        """Return True if a request to forget is logged already, by the key of its message."""
+        return f"forget {key}" in self._log
+
     def log_forget_newest(self, session_id: str, key: str) -> bool:
         """Log an opt-out as a request to forget the session's newest memory; False if none."""
         of_session = (each for each in self._log.listed() if each.session_id == session_id)
-        last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
+        last = next((each for each in of_session if each.memory_id and each.why not in _FORGETTING), None)
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))
@@ -151,9 +168,10 @@ def _sentence(entry: CaptureLogEntry) -> str:
     """Return the sentence that reports a log entry to the session."""
     if entry.why == "refusal":
         return f"not saved, {entry.reason}"
+    if entry.why == "forgotten":
+        return f'forgotten: "{entry.text}"; undo within 7 days: `forgectl restore {entry.memory_id}`'
     if entry.why == "forget":
-        command = f"`forgectl forget {entry.memory_id}` forgets it"
-        return f'not forgotten yet: "{entry.text}"; {command}' if entry.memory_id else entry.reason
+        return _sentence_on_forgetting(entry)
     if not entry.memory_id:
         what = f'"{entry.text}": ' if entry.text else ""
         return f"not saved: {what}{entry.reason}"
@@ -161,3 +179,18 @@ def _sentence(entry: CaptureLogEntry) -> str:
     how = "replacing an older memory, " if entry.supersedes else ""
     back = f"undo: `forgectl forget {entry.memory_id}`"
     return f'saved, {how}for {where}: "{entry.text}"; {back}'
+
+
+def _sentence_on_forgetting(entry: CaptureLogEntry) -> str:
+    """Return the sentence on a request that nothing was forgotten for: the memories that it may mean."""
+    if not entry.memory_id:
+        return entry.reason
+    if not entry.reason:
+        return f'not forgotten yet: "{entry.text}"; `forgectl forget {entry.memory_id}` forgets it'
+    return f'not forgotten: "{entry.text}" is {entry.reason}'
+
+
+def _reason_to_wait(memory_id: str, others: Sequence[str]) -> str:
+    """Return why a memory is not forgotten: other memories may be meant; "" without others."""
+    commands = ", ".join(f"`forgectl forget {each}`" for each in (memory_id, *others))
+    return f"one of several that may be meant; one of these forgets it: {commands}" if others else ""

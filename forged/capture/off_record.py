@@ -24,12 +24,12 @@ from forged.text.forgetting import sentences_in
 # Words of which each pattern needs one. Most messages have none, so one search suffices.
 _CUES = re.compile(
     r"not\b|n'?t\b|\bno\b|nothing|none|neither|never|\bout\b|stop|quit|avoid|refrain|without|against|"
-    r"instead|off[- ]|between|leave|"
+    r"instead|off[- ]|between|leave|nowhere|nirg|"
     r"forget|unlearn|unremember|delete|remove|erase|drop|discard|purge|wipe|clear|throw|rid|retract|scrub|longer|"
-    r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|verwirf|wirf|"
-    r"nunca|jamas|deja|evita|sin|nada|entre|extraofi|fuera|registro|olvid|borr|elimin|quit|suprim|descart|"
-    r"pas\b|jamais|rien|inutile|arrete|cesse|evite|sans|off|hors|oubli|supprim|effac|enlev|retir|jett|"
-    r"nao|nem|par[ae]\b|deix|sem|fora|esque[cç]|apag|exclu|delet|tir[ae]|"
+    r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|w[ie]rf|n[ie]h?m|"
+    r"radier|tilg|tach|nunca|jamas|deja|evita|sin|nada|entre|extraofi|fuera|registro|olvid|borr|elimin|quit|suprim|desc|sac|"
+    r"pas\b|jamais|rien|inutile|arrete|cesse|evite|sans|off|hors|oubli|supprim|effac|enlev|retir|jett|raye|ote|plus|"
+    r"nao|nem|par[ae]\b|deix|sem|fora|esque[cç]|apag|exclu|delet|tir[ae]|limp|risc|"
     r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"
     r"やめ|止め|控え|破棄|外"
 )
@@ -162,7 +162,8 @@ class _OptOutPiece:
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
-        self.opt_outs = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
+        refusing = (at for at, part in enumerate(seen) if form_of("refuses").search(part))
+        self.opt_outs = [at for at in refusing if not form_of("unlearns").search(seen[at])]
         forgetting = (at for at, part in enumerate(seen) if forgets(part))
         self.to_forget = [at for at in forgetting if at not in self.opt_outs]
 

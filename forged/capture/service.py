@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import Committer
-from forged.capture.dispatcher import EventDispatcher, Rank
+from forged.capture.dispatcher import EventDispatcher, Forget, Meant, Rank
 from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, EventFlusher, QueuedEvent, session_key
@@ -199,6 +199,13 @@ class CaptureService:
         if events:
             self._dispatcher.supervisor.want()
         self._dispatcher.wake()
+
+    async def obey(self, submission: Submission, forget: Forget, within_s: float) -> Meant:
+        """Do what a prompt of an interactive session asks of the memory; return memories that it asks for."""
+        if self.off or self._closing:
+            return ()
+        key = session_key(submission.session_id, submission.roots)
+        return await self._dispatcher.obey(submission, key, forget, within_s)
 
     async def wait_until_classified(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
         """Wait until no event of a session is queued; return False on a timeout."""

@@ -26,7 +26,10 @@ _WHY = {
     "model": "proposed by the chat model",
     "refusal": "you asked not to remember it",
     "forget": "you asked to forget it",
+    "forgotten": "you asked to forget it",
 }
+# Outcomes of requests to forget: answered with a command, or done.
+_ASKED = {"forget": "asked", "forgotten": "forgotten"}
 # How the reason of a request to the memory itself is written.
 _PUT = {"refusal": "not saved, {}", "forget": "{}"}
 
@@ -99,10 +102,10 @@ def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_ro
 
 def _outcome(each: CapturedEntry) -> str:
     """Return a captured statement's outcome: saved, asked (to forget it), forgotten or refused."""
+    if each.why in _ASKED:
+        return _ASKED[each.why]
     if each.memory_id:
         return "saved"
-    if each.why == "forget":
-        return "asked"
     return "forgotten" if each.category and not each.text else "refused"
 
 
@@ -110,7 +113,7 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
     """Yield a captured statement's text, why it was saved or refused, its source, and how to undo it."""
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
-    elif each.memory_id:
+    elif each.memory_id and each.why != "forgotten":
         yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
     if each.reason:
         put = "{}" if _outcome(each) == "forgotten" else _PUT.get(each.why, "not saved: {}")
@@ -125,8 +128,13 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
         yield f"replaces: {escape_line(each.supersedes)}"
     if each.memory_id:
         does = "forget it" if each.why == "forget" else "undo"
-        gone = "no longer there: forgotten, moved, or on another branch"
-        yield f"{does}: {_undo_command(call, each, name)}" if each.is_there else gone
+        gone = (
+            "it is there again"
+            if each.is_there
+            else "no longer there: forgotten, moved, or on another branch"
+        )
+        is_possible = each.is_there is not (each.why == "forgotten")
+        yield f"{does}: {_undo_command(call, each, name)}" if is_possible else gone
 
 
 def _source_text(each: CapturedEntry) -> str:
@@ -138,7 +146,8 @@ def _source_text(each: CapturedEntry) -> str:
 
 
 def _undo_command(call: Invocation, each: CapturedEntry, name: str) -> str:
-    """Return the shell command that forgets a captured memory, with `--workspace` if it is elsewhere."""
+    """Return the command that forgets or restores a memory, with `--workspace` if it is elsewhere."""
+    verb = "restore" if each.why == "forgotten" else "forget"
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
-    return escape_line(f"forgectl forget {name}{place}")
+    return escape_line(f"forgectl {verb} {name}{place}")

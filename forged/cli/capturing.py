@@ -24,7 +24,8 @@ from forged_client.protocol import Pause, Status, Undo, Undone
 def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     """Remove the memories that were captured last, all of one turn; `forgectl restore` brings them back.
 
-    They stay in the trash for 7 days, and are not captured again from the same session.
+    They stay in the trash for 7 days, and are not captured again from the same session. A memory that a later
+    prompt had forgotten comes back instead.
     Exit code 0, also where there is nothing to undo.
     """
     if not yes:
@@ -78,7 +79,7 @@ def resume_command(call: Invocation, *, everywhere: bool) -> None:
 def _confirm(call: Invocation, batch: Undone) -> None:
     """Show the memories that `undo` would remove, and ask. Raises Stop if the answer is no."""
     memories = counted(len(batch.memories), "memory", "memories")
-    question = f"Undo {memories} (7 days in the trash)?"
+    question = f"Bring back {memories}?" if batch.restored else f"Undo {memories} (7 days in the trash)?"
     confirm(memory_table(batch.memories, call.width), question, declined="nothing was undone")
 
 
@@ -86,7 +87,7 @@ def _undo_receipt(done: Undone) -> Iterator[str]:
     """Yield lines on what `undo` removed (ids, trash path), none if it found nothing."""
     if done.status == "empty":
         return
-    yield f"undone: {listed(memory.id for memory in done.memories)}"
+    yield f"{'restored' if done.restored else 'undone'}: {listed(memory.id for memory in done.memories)}"
     if done.trash:
         yield f"in the trash for 7 days: {escape_line(done.trash)}"
 

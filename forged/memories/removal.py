@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from forged.attributes import UNKNOWN
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
+from forged.files import Root
 from forged.map import VectorMap, build_chains
 from forged.maps import RootIndex
 from forged.memories.ids import find_on_disk, is_complete_id, resolve_prefix
@@ -28,6 +29,11 @@ from forged.text.forgetting import without_sentences, words_of
 from forged.writing import RemovalTerms, TrashEntry
 
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
+# Reason of such a removal in the notes of the trash.
+BY_PROMPT = "prompt"
+# Scopes and origins of memories that a person's prompt may forget.
+_FORGOTTEN_AS_SAID = frozenset({Scope.REPO, Scope.USER})
+_OWN_WORDS = frozenset({Origin.TYPED, Origin.EXPLICIT, "agreed"})
 
 
 async def remove_memories(
@@ -64,6 +70,26 @@ async def remove_memories(
     taking = _with_rows(memories, top, ids, taking)
     gone, generation = await _remove(memories, index, ids, taking, clean, earlier=earlier)
     return gone, cut, generation
+
+
+async def forget_as_said(memories: MemoryParts, root: Root, named: Memory) -> bool:
+    """Move a memory to the trash because a person's prompt means it; return False if a command must.
+
+    It must be on record here as the person's own words, in a root of the user or a repository, and in no
+    file that git may bring back. Messages keep its text, as one of them asks to forget it.
+    """
+    if root.scope not in _FORGOTTEN_AS_SAID or named.origin not in _OWN_WORDS or named.piece is not None:
+        return False
+    await memories.state.intents.resumed.wait()
+    index = memories.indexer.open(root)
+    chain = await memories.writer.chain(index, named.id)
+    if not chain or await memories.trust.tracked(root, chain):
+        return False
+    gone, *_ = await remove_memories(
+        memories, index, chain, RemovalTerms(why=BY_PROMPT, whole=True), purge=False
+    )
+    memories.metrics.forgotten += len(gone)
+    return bool(gone)
 
 
 async def apply_remote_forget(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:

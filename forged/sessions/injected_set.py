@@ -48,7 +48,7 @@ _DIGEST_BYTES = 6
 class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
     """Content of a turn's text: `pinned` and `found` memories; `has_pinned`: pinning is done."""
 
-    pinned: tuple[Ranked, ...] = ()
+    pinned: tuple[Ranked, ...] = ()  # after those that the person asks for
     has_pinned: bool
     found: Answer
     limit: int  # bytes
@@ -155,7 +155,7 @@ def _new_rows(
     """Return the rows that a turn adds to `kept`, none twice: corrections, pinned and found memories."""
     rows: dict[Key, _SetRow] = {}
     corrections = _corrections(before.entries, kept, versions)
-    pinned = (_SetRow(_make_entry(each, pinned=True), each) for each in turn.pinned)
+    pinned = (_SetRow(_make_entry(each, pinned=each.found_by == "pinned"), each) for each in turn.pinned)
     found = (row for each in turn.found.ranked for row in _with_concurrent_heads(each))
     for row in (*corrections, *pinned, *found):
         if (key := _key(row.entry)) not in kept:

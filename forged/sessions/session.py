@@ -288,6 +288,7 @@ class Turn:
         self.kept = self.open.kept if self.open.key is not None else None
         self.is_cached = True
         self.sentences: tuple[str, ...] = ()
+        self.recalled: tuple[Ranked, ...] = ()  # memories that the person asks for
         strategy = session.shared.config.memory.retrieval_strategy
         self.is_stateless = not session.session_id or mode == "plain" or strategy == "hyde"
         self._is_of_another = False
@@ -358,7 +359,7 @@ class Turn:
 
     def compose_reply(self, answer: Answer, budget: int) -> TurnReply:
         """Compose the turn's reply from an answer, and record it; equal answers give equal replies."""
-        session = self.session
+        session, answer = self.session, self._with_recalled(answer)
         if self.is_stateless:
             once = come_once([each.memory for each in answer.ranked])
             answer = replace(answer, ranked=tuple(compress(answer.ranked, once)))
@@ -377,6 +378,14 @@ class Turn:
         self.open.set_reply(reply)
         session.keep_turn(self.open)
         return reply
+
+    def _with_recalled(self, answer: Answer) -> Answer:
+        """Return an answer that begins with the memories that the person asks for."""
+        if not self.recalled:
+            return answer
+        asked = {each.key for each in self.recalled}
+        others = tuple(each for each in answer.ranked if each.key not in asked)
+        return replace(answer, status="ok", reason="", ranked=(*self.recalled, *others))
 
     def _session_reply(self, answer: Answer, budget: int) -> TurnReply:
         """Return the turn's reply for its session: composed earlier from the same answer, or a new one."""
@@ -398,7 +407,7 @@ class Turn:
             is_fresh = self._pinned_from == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
         content = TurnContent(
-            pinned=chosen,
+            pinned=(*self.recalled, *chosen),
             # A root that is not read yet may also have pinned memories.
             has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
             found=answer,

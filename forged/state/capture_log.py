@@ -116,10 +116,14 @@ class CaptureLog(Rows[CaptureLogEntry]):
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
     def mark_reported(self, session_id: str, count: int) -> None:
-        """Mark the first `count` unreported entries of a session as reported, after a reply with them."""
+        """Mark the first `count` unreported entries of a session as reported, after a reply with them.
+
+        The text of a forgotten memory leaves the log.
+        """
         waiting = self.due.get(session_id, [])
         for key in waiting[:count]:
-            self._put(key, replace(self[key], unreported=False))
+            text = "" if self[key].why == "forgotten" else self[key].text
+            self._put(key, replace(self[key], text=text, unreported=False))
         self.due[session_id] = waiting[count:]
         if not self.due[session_id]:
             del self.due[session_id]

@@ -26,9 +26,9 @@ TRASH_S = 7 * 24 * 3600.0
 class TrashNote(msgspec.Struct, frozen=True):
     """Note about a file in the trash: its former place, and data to restore it with.
 
-    `batch` is shared by all removals of one request. `why` is forget, undo or move. `followers` are ids whose
-    predecessor was this one and is `older` now. `counted`: it was in use, not withheld. `became` is the id
-    after a move. `rows` are its rows of tables, `own` is the record of its file if forged wrote it.
+    `batch` is shared by all removals of one request. `why` is forget, prompt, undo or move. `followers` are
+    ids whose predecessor was this one and is `older` now. `counted`: it was in use, not withheld. `became` is
+    the id after a move. `rows` are its rows of tables, `own` is the record of its file if forged wrote it.
     `identity` is that of the root.
     """
 

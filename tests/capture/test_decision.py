@@ -394,3 +394,44 @@ def test_what_is_known_since_then_is_not_replaced(known_since, is_proposed):
 
     assert [each.memory.supersedes for each in found] == (["mem_old"] if is_proposed else [])
     assert tally.duplicates == (0 if is_proposed else 1)
+
+
+# --- one memory of one statement -----------------------------------------------------------------------
+
+
+def said_at(second: int) -> str:
+    return utc(time_ns(NOW) / 1e9 + second)
+
+
+@pytest.mark.parametrize(
+    ("written", "at", "origin", "is_one"),
+    [
+        ("We deploy only on Tuesdays at 9.", 1, Origin.AGENT, True),
+        ("Deploys of this repo happen on Tuesdays at 9.", 1, Origin.AGENT, True),
+        ("We plan the week on Tuesdays at 9.", 1, Origin.AGENT, False),
+        ("The team must deploy only on Tuesdays, at 9.", 1, Origin.MODEL, True),
+        ("We deploy only on Tuesdays at 10.", 1, Origin.AGENT, False),
+        ("We never deploy on Tuesdays at 9.", 1, Origin.AGENT, False),
+        ("The team must deploy only on Tuesdays, at 9.", -60, Origin.AGENT, False),
+        ("The team must deploy only on Tuesdays, at 9.", 1, Origin.EXPLICIT, False),
+    ],
+)
+def test_what_an_agent_wrote_of_a_statement_in_its_turn_adds_cues_to_the_persons_words(
+    written, at, origin, is_one
+):
+    said = "We deploy only on Tuesdays at 9."
+    theirs = msgspec.structs.replace(
+        memory("mem_theirs", written), origin=origin, created_at=said_at(at), cues=("deploying",)
+    )
+    now = time_ns(NOW) / 1e9
+    event = Event(session_id="s1", roots=(REPO,), window=(Utterance("user", said),), said_at=(now,))
+
+    answer = Classified((propose(said),), author=Origin.TYPED)
+    documents, _ = decide(event, answer, {REPO: [theirs]}, nothing_forgotten, NOW)
+
+    (kept,) = (each.memory for each in documents)
+    assert (kept.content, kept.origin) == (said, "typed")
+    assert ("deploying" in kept.cues) is is_one
+    if is_one:
+        assert kept.supersedes == "mem_theirs"
+        assert written in kept.cues or written == said

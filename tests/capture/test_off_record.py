@@ -8,8 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from forged.capture.authorship import requests_to_memory
+from forged.capture.existing import memories_meant
 from forged.capture.off_record import cut_opted_out, opt_out_of, without_repeats
-from forged.capture.rules.requests import asks, wordings, words_to_forget
+from forged.capture.rules.requests import (
+    asks,
+    may_speak_to_memory,
+    subject_words,
+    wordings,
+    words_to_forget,
+)
+from forged.stores import View
+from tests.data.maps import vector_map
+from tests.data.memories import memory
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
 REFUSED = FORMS.pop("wordings")
@@ -20,7 +31,7 @@ def negated(language: str) -> list[str]:
     forms = FORMS[language]
     memory = [form.format(v=verb) for form, verb in product(forms["negated"], forms["memory"])]
     stores = [form.format(v=verb) for form, verb in product(forms["negated"], forms["stores"])]
-    whole = [forms["that"].format(each) for each in memory]
+    whole = [*forms["apart"], *(forms["that"].format(each) for each in memory)]
     return whole + [shape.format(each) for shape, each in product(forms["this"], (*memory, *stores))]
 
 
@@ -190,3 +201,93 @@ def test_another_value_behind_a_request_to_forget_is_a_request_of_its_own(said, 
 )
 def test_an_order_behind_something_dropped_is_no_request(said):
     assert not asks(cut_opted_out(said).text)
+
+
+# --- talking to the memory --------------------------------------------------------------------------------
+
+TALK = [
+    pytest.param(verb, form.format(**forms), forms, id=form)
+    for forms in FORMS.values()
+    for verb, kind in (("forget", "unlearns"), ("ask", "recalls"))
+    for form in forms[kind]
+]
+
+
+@pytest.mark.parametrize(("verb", "said", "forms"), TALK)
+def test_a_request_to_the_memory_says_what_it_is_about(verb, said, forms):
+    for message in (said, f"Hi! {said}"):
+        asked, *more = requests_to_memory(message)
+        assert (asked.verb, more) == (verb, [])
+        assert subject_words(forms["thing"]) & subject_words(asked.topic)
+    assert (cut_opted_out(said).forgets != ()) is (verb == "forget")
+    assert not asks(said) or verb == "ask"
+
+
+@pytest.mark.parametrize(("verb", "said", "forms"), TALK)
+def test_a_request_to_the_memory_in_another_persons_text_is_none(verb, said, forms):
+    for message in (
+        f"```\n{said}\n```",
+        f"> {said}\n\nWhat does she mean?",
+        f'The mail says: "{said}"',
+        f"- run the tests\n- {said}",
+        f"You are agent 3 of 8. {said}",
+        f"{said} Reply with only the result.",
+        said + " x" * 400,
+    ):
+        assert requests_to_memory(message) == (), message
+
+
+@pytest.mark.parametrize(
+    "said", [form.format(**forms) for forms in FORMS.values() for form in forms["alike"]]
+)
+def test_the_words_of_such_a_request_said_of_code_are_none(said):
+    assert requests_to_memory(said) == ()
+
+
+@pytest.mark.parametrize(
+    "wording", [each for each in wordings() if each.kind in {"unlearns", "recalls"}], ids=str
+)
+def test_every_sign_of_such_a_request_is_seen_by_the_fast_look(wording):
+    assert may_speak_to_memory(wording.yes)
+
+
+# --- which memory is meant ----------------------------------------------------------------------------------
+
+THINGS = ("billing", "search", "login", "upload", "mail", "export", "audit", "backup")
+STORE = [
+    *(memory(f"mem_{each}", f"The {each} service logs to the shared disk.") for each in THINGS),
+    memory("mem_alarm", "Alarms of the billing service go to Nora."),
+    memory("mem_zebra", "The zebra crossing is on Main Street."),
+]
+
+
+def meant(said: str, *, copies: int = 0) -> tuple[list[str], bool]:
+    """Ids of the memories that a message may mean in the store, or in a large one, and if one is clear."""
+    more = [memory(f"mem_{number}", f"Host h{number} runs job j{number}.") for number in range(copies)]
+    (asked,) = requests_to_memory(said)
+    found = memories_meant(View((vector_map([*STORE, *more]),)), asked)
+    return [each.id for _, each in found.found], found.is_clear
+
+
+@pytest.mark.parametrize("copies", [0, 1000])
+@pytest.mark.parametrize("thing", THINGS)
+def test_a_request_means_the_memory_with_its_words(thing, copies):
+    ids, _ = meant(f"Forget that the {thing} service logs to the shared disk.", copies=copies)
+    assert ids[0] == f"mem_{thing}"
+    ids, is_clear = meant(f"Forget what I said about {thing}.", copies=copies)
+    assert f"mem_{thing}" in ids
+    assert is_clear is (thing != "billing")  # of which two memories speak
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Forget that the zebra is striped and lives in Kenya.",
+        "Forget what I said about giraffes.",
+        "Forget what I said, run the login tests.",
+        "Forget that the service is slow.",
+    ],
+)
+@pytest.mark.parametrize("copies", [0, 1000])
+def test_a_request_that_shares_little_or_nothing_means_no_memory_for_certain(said, copies):
+    assert not meant(said, copies=copies)[1]

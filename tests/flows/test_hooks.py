@@ -13,9 +13,19 @@ from pathlib import Path
 import pytest
 
 from forged_client import Client, hook
+from forged_client.protocol import ListCaptured, Remember
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import FORGECTL, FORGED, DaemonProcess, Shell, processes_with, running
+from tests.support.daemon import (
+    FORGECTL,
+    FORGED,
+    DaemonProcess,
+    Shell,
+    on_disk,
+    processes_with,
+    running,
+)
+from tests.support.git import git
 
 WALRUS, TUSKS = "What does the walrus eat?", "How long do tusks grow?"
 
@@ -28,13 +38,13 @@ class Harness:
         self._name = name
         self._base = {"session_id": session, "cwd": str(repo)}
 
-    def run(self, event: str, **fields: object) -> dict:
-        """What a hook answers; nothing at all is an empty answer."""
+    def run(self, event: str, *signs: str, **fields: object) -> dict:
+        """What a hook answers; nothing at all is an empty answer. `signs` are words of its command line."""
         payload = {**self._base, "hook_event_name": event, **fields}
         done = subprocess.run(
-            [sys.executable, "-I", "-S", hook.__file__, self._name],
+            [sys.executable, "-I", "-S", hook.__file__, self._name, *signs],
             input=json.dumps(payload).encode(),
-            env=self._env,
+            env={**self._env, "RUN_BY": "script"},
             cwd=self._base["cwd"],
             capture_output=True,
             timeout=PATIENCE_S,
@@ -147,3 +157,147 @@ def test_the_first_prompt_after_a_login_starts_the_daemon(home, repo):
             os.kill(left, signal.SIGTERM)
         eventually(lambda: not processes_with(daemon.socket))
         daemon.close()
+
+
+# --- talking to the memory --------------------------------------------------------------------------------
+
+ORION, TABS = "The staging database is called orion.", "The owner of the staging host is Nora."
+
+
+@pytest.fixture
+def own(daemon, tmp_path) -> Path:
+    """A repository with two memories in the person's own words."""
+    top = tmp_path / "own"
+    top.mkdir()
+    git(top, "init", "-q")
+    daemon.trust(top)
+    with daemon.client() as client:
+        for text in (ORION, TABS):
+            client.ask(Remember(workspace=str(top), content=text, origin="explicit"))
+    return top
+
+
+def left(daemon: DaemonProcess, top: Path) -> list[str]:
+    return sorted(each.content for each in on_disk(top))
+
+
+def told(answer: dict) -> str:
+    return answer.get("systemMessage", "")
+
+
+def test_a_prompt_forgets_the_memory_that_it_means_tells_it_and_undo_brings_it_back(daemon, own):
+    claude = Harness(daemon, own, session="forgets")
+    (orion,) = (each for each in on_disk(own) if each.content == ORION)
+
+    answer = claude.run(
+        "UserPromptSubmit", prompt="Forget that the staging database is orion.", prompt_id="1"
+    )
+    claude.stop("Done.", "1")
+
+    assert told(answer) == (
+        f'forged: forgotten: "{ORION}"; undo within 7 days: `forgectl restore {orion.id}`'
+    )
+    assert left(daemon, own) == [TABS]
+    assert told(claude.run("UserPromptSubmit", prompt="How do tusks grow?", prompt_id="2")) == ""
+    with daemon.client() as client:
+        newest, *_ = client.ask(ListCaptured(workspace=str(own))).captured
+        assert (newest.why, newest.memory_id, newest.text) == ("forgotten", orion.id, "")
+    shell = Shell(daemon.home, daemon.socket, own)
+    assert f"undo: forgectl restore {orion.id}" in shell.run("captured").out
+    assert shell.run("undo", "--yes").out.splitlines()[0] == f"restored: {orion.id}"
+    assert left(daemon, own) == [TABS, ORION]
+    assert shell.run("undo", "--yes").out == ""
+
+
+def test_a_library_and_a_script_forget_nothing_by_what_they_say(daemon, own):
+    said = "Forget that the staging database is called orion."
+    claude = Harness(daemon, own, session="headless")
+
+    claude.run("UserPromptSubmit", "--headless=RUN_BY=script", prompt=said, prompt_id="1")
+    claude.run("Stop", "--headless=RUN_BY=script", prompt_id="1", last_assistant_message="Done.")
+    with daemon.client() as client:
+        client.capture(str(own), [{"role": "user", "content": said}], "library", kind="session_end")
+        eventually(lambda: client.status().capture.state == "idle")
+
+    assert left(daemon, own) == [TABS, ORION]
+
+
+@pytest.mark.parametrize(
+    ("said", "reported"),
+    [
+        ("Forget what I said about staging.", "is one of several that may be meant"),
+        ("```\nForget that the staging database is called orion.\n```\nWhat does this do?", ""),
+        ("Don't forget that the staging database is called orion.", ""),
+        ("Forget that database, we use files. Run the staging tests.", ""),
+        ("That's wrong, the staging database is called lyra.", ""),
+    ],
+)
+def test_a_prompt_that_means_no_memory_for_certain_forgets_none(daemon, own, said, reported):
+    claude = Harness(daemon, own, session=said)
+
+    assert reported in told(claude.run("UserPromptSubmit", prompt=said, prompt_id="1"))
+    assert left(daemon, own) == [TABS, ORION]
+
+
+def test_what_an_agent_wrote_or_git_tracks_is_named_and_stays(daemon, own):
+    with daemon.client() as client:
+        by_agent = client.ask(Remember(workspace=str(own), content="The linter is called sirius.")).memory_id
+    git(own, "add", "-f", ".")
+    git(own, "commit", "-qm", "all")
+    claude = Harness(daemon, own, session="named")
+
+    for number, (name, text) in enumerate(
+        (("linter is called sirius", by_agent), ("staging database is called orion", "mem_"))
+    ):
+        answer = claude.run("UserPromptSubmit", prompt=f"Forget that the {name}.", prompt_id=str(number))
+        assert "not forgotten yet" in told(answer)
+        assert f"`forgectl forget {text}" in told(answer)
+    assert len(left(daemon, own)) == 3
+
+
+def test_a_message_forgets_one_memory_at_most(daemon, own):
+    claude = Harness(daemon, own, session="two")
+    said = "Forget that the staging database is called orion. Forget that the owner of the host is Nora."
+
+    first, second = told(claude.run("UserPromptSubmit", prompt=said, prompt_id="1")).splitlines()
+
+    assert first.startswith(f'forged: forgotten: "{ORION}"')
+    assert second.startswith(f'forged: not forgotten yet: "{TABS}"')
+    assert left(daemon, own) == [TABS]
+
+
+def test_a_question_to_the_memory_brings_what_it_has_and_changes_nothing(daemon, own):
+    with daemon.client() as client:
+        for number in range(40):
+            client.ask(
+                Remember(
+                    workspace=str(own),
+                    content=f"Service s{number} logs to file f{number}.",
+                    origin="explicit",
+                )
+            )
+        assert client.rebuild(str(own), wait=True, timeout_s=PATIENCE_S).status == "ok"
+    claude = Harness(daemon, own, session="asks")
+
+    text = claude.prompt("What do you remember about Nora?")
+
+    assert text.index(TABS) < text.index("> Service") if "> Service" in text else TABS in text
+    assert len(left(daemon, own)) == 42
+
+
+def test_what_an_agent_remembers_of_the_persons_words_is_no_second_memory(daemon, own):
+    said = "From now on we deploy on Tuesdays at nine."
+    claude = Harness(daemon, own, session="twins")
+    claude.prompt(said, "1")
+    with daemon.client() as client:
+        client.remember(str(own), "The team deploys on Tuesdays at nine.", cues=["shipping a release"])
+    claude.stop("Noted.", "1")
+
+    def own_words() -> list:
+        return [each for each in on_disk(own) if "Tuesdays" in each.content and each.origin == "typed"]
+
+    (kept,) = eventually(own_words)
+    with daemon.client() as client:
+        live = [each for each in client.list(str(own)).memories if "Tuesdays" in each.content]
+    assert [each.id for each in live if each.is_head] == [kept.id]
+    assert kept.cues == ("shipping a release", "The team deploys on Tuesdays at nine.")

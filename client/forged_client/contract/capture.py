@@ -129,9 +129,10 @@ class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Reply to Undo: memories that were taken back, or with `preview` would be; `empty` if none."""
+    """Reply to Undo: memories taken back, or `restored` as a prompt had forgotten them; `empty` if none."""
 
     memories: tuple[MemoryRecord, ...] = ()
+    restored: bool = False
     trash: str = ""
     generation: str = ""
 
@@ -146,11 +147,10 @@ class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
 
 
 class Undo(_UndoOptions, frozen=True, tag="undo"):
-    """Request to take back the memories captured from the newest turn that the workspace sees.
+    """Request to take back the memories of the newest captured turn, or what a prompt forgot after it.
 
     Turns that were classified together are taken back one by one. An empty `session_id` matches any. With
-    `preview` nothing changes and the reply lists the memories. With `ids` the request succeeds only if these
-    memories are still the ones. With a `key` it may be sent twice.
+    `preview` nothing changes. With `ids` it succeeds only for these memories. With a `key` it may come twice.
     """
 
     effect = "write"

@@ -30,6 +30,15 @@ _LETTERS = re.compile(r"[^\W_]")
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
+_QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
+# Words of a subject: letters of a word that count, words, and runs of Han and kana.
+_STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
+# Ends of clauses; a comma before a subordinate clause is none.
+_BREAKS = re.compile(
+    r"[,;–—，；、]"
+    r"(?! ?(?:dass|was|wie|wer|wo|que|qu'|ce qu|lo que|o que|that|what|which)\b)|[.!?。！？](?=\s|$)| - "
+)
+
 # Letters before a clause's request: "and please remember ...".
 _BEGINNING = 16
 
@@ -46,6 +55,21 @@ Kind = Literal[
     "all",
     "follows",
     "empty",
+    "unlearns",
+    "forget",
+    "holds",
+    "fact",
+    "erase",
+    "kept",
+    "known",
+    "mentioned",
+    "prefers",
+    "recalls",
+    "looks_up",
+    "here",
+    "job",
+    "frame",
+    "speaks",
 ]
 
 
@@ -80,8 +104,10 @@ def _asks_plain(sentence: str) -> bool:
     """Return True if a plain sentence asks to remember something and does not negate it."""
     is_asked = _has_kind("asks", sentence) and not _has_kind("question", sentence)
     # Negations are slow, so they are checked last.
-    return (is_asked or _has_kind("polite", sentence)) and not any(
-        _has_kind(each, sentence) for each in ("not", "refuses", "forgets")
+    return (
+        (is_asked or _has_kind("polite", sentence))
+        and not any(_has_kind(each, sentence) for each in ("not", "refuses", "forgets"))
+        and not _is_forget(sentence)
     )
 
 
@@ -122,12 +148,127 @@ def words_to_forget(sentence: str) -> frozenset[str]:
 
 def names_memory(sentence: str) -> bool:
     """Return True if a request to forget surely means memory: "forget that", not "forget vitest"."""
-    return form_of("forgets").search(plain(sentence)) is not None
+    said = plain(sentence)
+    return _has_kind("forgets", said) or _is_forget(said)
+
+
+Verb = Literal["forget", "ask"]
+_LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
+# Signs that the memory is meant, and that a question is put to it.
+_NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
+_HELD: tuple[Kind, ...] = ("kept", "known")
+_ASKING: tuple[Kind, ...] = ("recalls", "kept")
+
+
+class SaidToMemory(msgspec.Struct, frozen=True):
+    """A sentence that speaks to the memory: verb, subject (it may be a fact), words around the request."""
+
+    verb: Verb
+    sentence: str
+    topic: str
+    around: str = ""
+    is_fact: bool = False
+
+
+def said_to_memory(sentence: str) -> SaidToMemory | None:
+    """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it."""
+    said = plain(sentence)
+    found = _read_request(_QUOTED.sub(_blank, said))
+    if found is None:
+        return None
+    verb, start, end, is_fact = found
+    return SaidToMemory(verb, sentence, _topic(said, start, end), f"{said[:start]}.\n{said[end:]}", is_fact)
+
+
+@functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
+def _read_request(said: str) -> tuple[Verb, int, int, bool] | None:
+    """Return a request's verb, begin and end, and True if it is about a fact; its signs have one language."""
+    for language in _LANGUAGES:
+        signs = _Signs(said, language)
+        if kinds := signs.request():
+            verb: Verb = "ask" if kinds[0] in _ASKING else "forget"
+            spans = list(filter(None, map(signs.span, kinds)))
+            return verb, min(start for start, _ in spans), max(end for _, end in spans), "fact" in kinds
+    return None
+
+
+class _Signs:
+    """Signs of one language in a plain sentence, by which a request to the memory is recognised."""
+
+    def __init__(self, said: str, language: str) -> None:
+        self._said, self._language = said, language
+        self._spans: dict[Kind, tuple[int, int] | None] = {}
+
+    def span(self, kind: Kind) -> tuple[int, int] | None:
+        """Return the place of the first sign of a kind, or None."""
+        if kind not in self._spans:
+            found = form_of(kind, self._language).search(self._said)
+            self._spans[kind] = None if found is None else found.span()
+        return self._spans[kind]
+
+    def request(self) -> tuple[Kind, ...]:
+        """Return the kinds of signs that make a request, or nothing."""
+        is_forget = self.span("forget") is not None and self.span("holds") is None
+        verb: Kind = "unlearns" if self.span("unlearns") else "forget"
+        named = tuple(each for each in _NAMING if self.span(each)) if is_forget or verb == "unlearns" else ()
+        if named or verb == "unlearns":
+            return (verb, *named)
+        if is_forget and self.span("fact"):
+            return "forget", "fact"
+        held = tuple(each for each in _HELD if self.span(each)) if self.span("erase") else ()
+        if held:
+            return ("erase", *held)
+        if self.span("looks_up") and not is_forget:
+            return tuple(each for each in _ASKING if self.span(each))
+        return ()
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return a quotation with blanks in place of its words."""
+    return found[0][0] + " " * (len(found[0]) - 2) + found[0][-1]
+
+
+def may_speak_to_memory(text: str) -> bool:
+    """Return False, fast, for a text without any word of a request to the memory."""
+    return _has_kind("speaks", plain(text))
+
+
+def is_of_text_here(sentence: str) -> bool:
+    """Return True if a sentence speaks of text in the conversation ("the stack trace above")."""
+    return _has_kind("here", plain(sentence))
+
+
+def is_of_a_job(sentence: str) -> bool:
+    """Return True if a sentence is of a script's or an agent's order: a person does not type it."""
+    return _has_kind("job", plain(sentence))
+
+
+def _topic(said: str, start: int, end: int) -> str:
+    """Return the subject of a request: its clause, else the one before it, without words of requests."""
+    edges = [0, *(each.end() for each in _BREAKS.finditer(said)), len(said)]
+    first = max(edge for edge in edges if edge <= start)
+    last = min(edge for edge in edges if edge >= end)
+    return said[first:last] if subject_words(said[first:last]) else said[:first]
+
+
+def subject_words(text: str) -> frozenset[str]:
+    """Return the words of a text's subject, cut to five letters: none of those that make a request."""
+    said = form_of("frame").sub(" ", plain(text))
+    found = {word[:_STEM].removesuffix("s") or word for word in _WORDS.findall(said)}
+    for run in _RUNS.findall(said):
+        found |= {run[at : at + 2] for at in range(max(len(run) - 1, 1))}
+    return frozenset(found)
 
 
 def forgets(said: str) -> bool:
     """Return True if a plain sentence asks to forget, or gives something up."""
-    return any(form_of(kind).search(said) for kind in _FORGETTING)
+    return any(form_of(kind).search(said) for kind in _FORGETTING) or _is_forget(said)
+
+
+def _is_forget(said: str) -> bool:
+    """Return True if a plain sentence asks the memory to forget."""
+    found = _read_request(said)
+    return found is not None and found[0] == "forget"
 
 
 @functools.cache
@@ -141,9 +282,10 @@ def wordings() -> tuple[Wording, ...]:
 
 
 @functools.cache
-def form_of(kind: Kind) -> re.Pattern[str]:
-    """Return one pattern for all wordings of a kind of request; it matches plain texts."""
-    return _compiled(any_of(each.pattern for each in wordings() if each.kind == kind))
+def form_of(kind: Kind, language: str = "") -> re.Pattern[str]:
+    """Return one pattern for all wordings of a kind, or of a language; it matches plain texts."""
+    wanted = (each for each in wordings() if each.kind == kind and language in {"", each.language})
+    return _compiled(any_of(each.pattern for each in wanted))
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

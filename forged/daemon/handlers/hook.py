@@ -15,6 +15,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -24,9 +25,10 @@ from forged.daemon.handlers.request_context import Context, Disabled
 from forged.daemon.handlers.retrieve import answer_turn, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
+from forged.memories import removal
 from forged.sessions import Session, Turn
 from forged.state import Kind
-from forged.stores import Workplace
+from forged.stores import Ranked, Workplace
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
 from forged.text.local_time import day_of
@@ -37,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 # Bytes read from the end of a transcript: the newest turn with all tool output.
 _TAIL_BYTES = 4 << 20
+# Seconds, and share of a hook's time, in which a memory is forgotten before the reply.
+_OBEY_S, _OBEY_SHARE = 1.0, 0.5
 _FAILURES = frozenset({"timeout", "error"})
 
 
@@ -136,7 +140,18 @@ async def _prompt(call: _HookCall) -> bytes:
         held.early += not messages.refusal
     is_open = session.add_prompt(event)
     await daemon.sessions.hand_over()
-    return await _inject(call) if is_open else b""
+    return await _inject(call, await _obey(call)) if is_open else b""
+
+
+async def _obey(call: _HookCall) -> tuple[Ranked, ...]:
+    """Do what a prompt of an interactive session asks of the memory; return memories that it asks for."""
+    sessions, messages = call.context.daemon.sessions, call.session.messages
+    if call.request.headless or messages is None or not messages.messages:
+        return ()
+    within_s = min(_OBEY_S, _OBEY_SHARE * (call.request.within_ms / 1000 or _OBEY_S))
+    forget = partial(removal.forget_as_said, call.context.daemon.memories)
+    meant = await sessions.obey(call.session, call.place, messages.messages[-1], forget, within_s)
+    return tuple(Ranked(each, 0.0, found_by="search", root=root.top) for root, each in meant)
 
 
 async def _turn_end(call: _HookCall) -> bytes:
@@ -220,7 +235,7 @@ _ANSWERS: Mapping[EventKind, Callable[[_HookCall], Awaitable[bytes]]] = {
 }
 
 
-async def _inject(call: _HookCall) -> bytes:
+async def _inject(call: _HookCall, recalled: tuple[Ranked, ...] = ()) -> bytes:
     """Return memories for the newest prompt and notices as output; b"" if the event takes none."""
     event, row, messages = call.event, call.row, call.session.messages
     if messages is None or not messages.messages or not takes_context(event, row):
@@ -237,6 +252,7 @@ async def _inject(call: _HookCall) -> bytes:
         compacts=row.compacts,
         deadline=deadline_of(context, call.request.within_ms / 1000 or None, place),
     )
+    turn.recalled = recalled
     budget = turn.budget(_harness_budget(place.settings.injection_token_budget, row))
     notice = await answer_turn(context, call.request, turn, budget)
     reply = turn.composed

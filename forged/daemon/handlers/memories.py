@@ -27,7 +27,7 @@ from forged.files import MemoryStore
 from forged.memories import PATIENCE_S, ids, removal, versions, write
 from forged.memories import restore as restoring
 from forged.memory import Memory, Related, Scope, Trigger
-from forged.stores import FIRST_BUILD, Workplace
+from forged.stores import FIRST_BUILD, View, Workplace
 from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
 from forged_client import protocol as wire
 from forged_client.private_spans import without_private
@@ -194,13 +194,17 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
 async def undo(
     context: Context, place: Workplace, request: wire.Undo
 ) -> wire.Undone | tuple[wire.Undone, int]:
-    """Move the memories of the newest captured turn to the trash, or with `preview` list them."""
+    """Take back the newest turn: trash its memories, or restore one that it had forgotten; or list them."""
     await context.wait_until_resumed()
     memories = context.daemon.memories
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer turn may be in a root that is not read yet
         raise NotReady(FIRST_BUILD)
     planned = context.planned(wire.Undone)
+    if planned is None and (back := await _forgotten_by_prompt(context, place, request.session_id, view)):
+        return await _undo_forgetting(context, place, request, view, back)
+    if planned is not None and planned.restored:
+        return await _redo_restoring(context, place, planned)
     if planned is not None:
         batch = [item for each in planned.memories for item in view.find(each.id, each.scope)]
         if not batch or (context.keyed is not None and context.keyed.is_given):
@@ -223,6 +227,51 @@ async def undo(
             *_, generation = await removal.remove_memories(memories, index, gone, taking, purge=False)
     memories.metrics.undone += len(batch)
     return await _undo_reply(context, planned), generation
+
+
+async def _forgotten_by_prompt(
+    context: Context, place: Workplace, session_id: str, view: View
+) -> tuple[TrashEntry, ...]:
+    """Return the versions of the memory that a prompt had forgotten last, if no captured turn is newer."""
+    memories = context.daemon.memories
+    trash, log = await restoring.find_restorable(memories, place), memories.state.capture_log.listed()
+    of_session = {each.memory_id for each in log if not session_id or each.session_id == session_id}
+    gone = (each.note for each in trash.here if each.note.why == removal.BY_PROMPT)
+    last = next((note for note in gone if note.id in of_session), None)
+    times = [memory.time_ns(each.created_at) for _, each in removal.newest_batch(view, session_id)]
+    if last is None or last.taken_at * 1e9 <= max(times, default=0):
+        return ()
+    return trash.entries_of(last.id, last.scope)
+
+
+async def _undo_forgetting(
+    context: Context, place: Workplace, request: wire.Undo, view: View, back: Sequence[TrashEntry]
+) -> wire.Undone | tuple[wire.Undone, int]:
+    """Restore a memory that a prompt had forgotten, or with `preview` name it."""
+    newest = back[-1]
+    if request.ids and set(request.ids) != {newest.note.id}:
+        raise InvalidRequest("something else was captured meanwhile; run the command again")
+    homes = [home for home in view.maps if home.root == newest.note.top]
+    records = fitting([context.memory_record(home, newest.memory) for home in homes])
+    reply = wire.Undone(memories=records, restored=True)
+    if request.preview:
+        return reply
+    await context.plan(reply)
+    memories = context.daemon.memories
+    generation = await restoring.restore(memories, place, back)
+    memories.metrics.undone += 1
+    return reply, generation
+
+
+async def _redo_restoring(
+    context: Context, place: Workplace, planned: wire.Undone
+) -> tuple[wire.Undone, int]:
+    """Restore the rest of a memory whose restoring was interrupted; return the planned reply."""
+    trash, generation = await restoring.find_restorable(context.daemon.memories, place), 0
+    for each in planned.memories:
+        if back := trash.entries_of(each.id, each.scope):
+            generation = await restoring.restore(context.daemon.memories, place, back)
+    return planned, generation
 
 
 def _batch_name(context: Context) -> str:

@@ -759,7 +759,9 @@ async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to
     async with assembled(home) as parts:
         await parts.loaded(repo)
         session = Session(parts, repo)
-        await session.asks("Forget that the staging database is called orion.", "t1")
+        told = await session.hears(
+            "UserPromptSubmit", prompt="Forget that the staging database is called orion.", prompt_id="t1"
+        )
         if by_agent:
             await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
         await session.ends("Done.", "t1")
@@ -769,4 +771,5 @@ async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to
 
     command = "`forgectl forget mem_1` forgets it"
     whole = f'not forgotten yet: "The staging database is called orion."; {command}'
-    assert reported == (() if by_agent else (whole,))
+    assert told["systemMessage"] == f"forged: {whole}"
+    assert reported == ()
