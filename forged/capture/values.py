@@ -38,7 +38,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
     `evidence` has files as PATH, PATH:LINE or PATH:FIRST-LAST. `importance` is from 0 to 1, or unknown. `why`
     is request, rule, linear, model, or empty for an author with one reason. `update_only`: it is kept only if
-    it changes a known memory, against a `penalty` in nats.
+    it changes a known memory, against a `penalty` in nats. `said` is the text with its lead-in ("No, ...").
     """
 
     content: str
@@ -55,6 +55,12 @@ class Proposal(msgspec.Struct, frozen=True):
     why: str = ""
     update_only: bool = False
     penalty: float = 0.0
+    said: str = ""
+
+    @property
+    def judged_text(self) -> str:
+        """Return the text that is compared with memories: as it was said, or the content."""
+        return (self.said or self.content).strip()
 
 
 class Usage(msgspec.Struct, frozen=True):
