@@ -9,7 +9,7 @@ text (`Provenance`) or from a past session wait for review. Raises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -19,6 +19,8 @@ from forged.attributes import FactsPatch
 from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, ReplacementLookup
 from forged.capture.model_reply import mentioned_entities
+from forged.capture.rules.engine import names_repository
+from forged.capture.rules.slots import opening
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.memory import (
@@ -36,13 +38,15 @@ from forged.memory import (
     time_ns,
     utc,
 )
-from forged.state import DecidedMemory, Event
+from forged.state import REPLACES, DecidedMemory, Event
 from forged.text.forgetting import says_again
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
 from forged_client.private_spans import without_private
 
 MOST_RELATED = 8
+# Characters of a memory that a question shows.
+_SHOWN = 120
 
 # Return the Unix time when a text was forgotten in one of some roots (by their tops), or None.
 ForgottenSince = Callable[[Sequence[str], str], float | None]
@@ -106,9 +110,8 @@ class _ProposalDecider:
 
     def decide_one(self, proposal: Proposal) -> None:
         """Add a proposal's document to `documents`, hold it as tentative, or count and record its refusal."""
-        root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._redact_content(proposal.content)
-        match = ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model)
+        root, match = self._match(proposal, content)
         if proposal.update_only and (root is None or not self._hold_unless_update(root, content, match)):
             return
         origin = self._provenance.authorship_of(content, by_model=self._by_model) if content else "foreign"
@@ -140,8 +143,10 @@ class _ProposalDecider:
                 self._review_document(root, self._make_memory(root, content, proposal, match.head), proposal)
             )
         else:
-            memory = self._make_memory(root, content, proposal, match.head)
+            memory = self._make_memory(root, match.content, proposal, match.head, self._links(match))
             self._add(DecidedMemory(root, memory, self._reason(proposal), attributes=_attributes(proposal)))
+            if match.doubted is not None:
+                self._add(self._question(root, memory, match.doubted))
             if match.tentative is not None:
                 self._existing.tentative.supersede(match.tentative, content)
             self._existing.add_decided(root, memory)
@@ -162,6 +167,20 @@ class _ProposalDecider:
         memory = replace(memory, cues=tuple(each for each in cues if each != content))
         self._add(DecidedMemory(root, memory, self._reason(proposal), attributes=_attributes(proposal)))
         self._existing.add_decided(root, memory)
+
+    def _match(self, proposal: Proposal, content: str) -> tuple[Root | None, ReplacementLookup]:
+        """Return the root of a proposal and what it replaces there.
+
+        What only updates a memory follows it to its root, unless it names the repository.
+        """
+        roots: list[Root | None] = [each for each in self._event.roots if each.scope == proposal.scope]
+        if proposal.update_only and not names_repository(proposal.judged_text):
+            roots += [each for each in self._event.roots if each not in roots]
+        found = [
+            (root, ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model))
+            for root in roots or [None]
+        ]
+        return next((each for each in found if each[1].head is not None), found[0])
 
     def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
         """Return True if a past session's proposal would replace a memory newer than itself."""
@@ -254,7 +273,28 @@ class _ProposalDecider:
         """Return the typed and pasted words of the window, read only if needed, as it is slow."""
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
-    def _make_memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
+    def _question(self, root: Root, memory: Memory, older: Memory) -> DecidedMemory:
+        """Make the document that asks a person if a memory replaces an older one; both count meanwhile."""
+        why = f"it may replace {opening(older.first_line, _SHOWN)!r}; until you decide, both count"
+        merged = Related(memory.id, Relationship.SUPERSEDES)
+        version = replace(
+            memory, id=new_id(), supersedes=older.id, version=older.version + 1, related=(merged,)
+        )
+        return DecidedMemory(root, version, REPLACES, why, agent=self._event.agent)
+
+    def _links(self, match: ReplacementLookup) -> tuple[Related, ...]:
+        """Return a link to the memory that a typed text may contradict or refines, if there is one."""
+        found = ((match.doubted, Relationship.CONTRADICTS), (match.refined, Relationship.REFINES))
+        return tuple(Related(head.id, kind) for head, kind in found if head is not None)
+
+    def _make_memory(
+        self,
+        root: Root,
+        content: str,
+        proposal: Proposal,
+        head: Memory | None,
+        links: tuple[Related, ...] = (),
+    ) -> Memory:
         """Make the memory of a proposal, as a new version of `head` if there is one."""
         said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
         entities, relations = (
@@ -271,9 +311,7 @@ class _ProposalDecider:
             session_id=self._event.session_id or "unknown",
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
-            related=self._edges(
-                root, (*proposal.related, *(() if head else self._contradictions(root, content)))
-            ),
+            related=self._edges(root, (*proposal.related, *links)),
             origin=Origin.AGREED if proposal.agreed else self._origin,
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
@@ -289,12 +327,6 @@ class _ProposalDecider:
             return True
         self._existing.tentative.add(root, content, penalty=match.penalty)
         return False
-
-    def _contradictions(self, root: Root, content: str) -> Iterator[Related]:
-        """Yield a link to the current memory that a typed text may contradict, if there is one."""
-        head = self._existing.contradicted(root, content) if not self._by_model else None
-        if head is not None:
-            yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         """Return proposed cues in one line without secrets, if short enough, each once, up to a limit."""

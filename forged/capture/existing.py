@@ -20,7 +20,14 @@ import msgspec
 import numpy as np
 
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
-from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
+from forged.capture.rules.replacement import (
+    Judgement,
+    is_evident,
+    judged,
+    may_replace,
+    sentences_in,
+    successor_of,
+)
 from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
 from forged.capture.text_patterns import is_numbered, words_said
@@ -36,6 +43,8 @@ from forged.stores import View
 from forged.text.english import TURNING
 from forged.text.same_text import TextIndex
 
+# Whose words may stay in a new version that a person's value changes.
+_OWN = frozenset({Origin.TYPED, Origin.EXPLICIT})
 # Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
 _NEAREST = 40
 _MOST_OF_SESSION, _CREATED = 200, operator.attrgetter("created_at")
@@ -66,6 +75,8 @@ _MOST_IN_ROW = 600
 _OF_HEAD = 2
 # Most tentative statements of a root, with a penalty and without, and most roots.
 _MOST_TENTATIVE, _MOST_ROOTS = 40, 64
+# Nats against a replacement of what was said in the same session: who goes on talking adds more than changes.
+_SAME_SESSION = 1.5
 # Lower bar in nats for tentative statements: a mistake hides no memory.
 _SAFE = 0.25
 
@@ -112,11 +123,9 @@ class TentativeStatements:
         if not older:
             return None
         penalties = [each.penalty for each in older]
-        # Statements with a penalty count less, as few of them match by accident.
-        among = max(1.0, sum(math.exp(-each) for each in penalties))
         texts, penalty = [each.text for each in older], penalty - _SAFE
-        place = replaced_by(content, texts, rows=rows, penalty=penalty, penalties=penalties, among=among)
-        return None if place is None else older[place]
+        found = judged(content, texts, rows=rows, penalty=penalty, penalties=penalties)
+        return older[found.place] if found is not None and found.margin > 0 else None
 
     def supersede(self, held: TentativeStatement, content: str) -> None:
         """Set `content` as the newest text on the subject of a tentative statement."""
@@ -137,7 +146,7 @@ class ExistingMemories:
         rows: RowsOf = NO_ROWS,
     ) -> None:
         self.roots = event.roots
-        self._session_id = event.session_id or "unknown"
+        self.session_id = event.session_id or "unknown"
         self._by_root = by_root
         self.tentative = tentative
         self.rows = rows
@@ -190,7 +199,7 @@ class ExistingMemories:
         valid = list[Memory]()
         for memories in map(self._earlier, self.roots):
             heads = {each.id for each in build_chains(memories).heads(memories)}
-            valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
+            valid += (m for m in memories if m.session_id == self.session_id or m.id in heads)
         return TextIndex([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def written_by_agent(self, root: Root, content: str, since: int) -> Memory | None:
@@ -201,12 +210,6 @@ class ExistingMemories:
         _, _, heads = self.versions(root)
         written = (each for each in heads if each.origin in _OF_AGENTS and time_ns(each.created_at) >= since)
         return next((each for each in written if _says_the_same(each.content, content)), None)
-
-    def contradicted(self, root: Root, content: str) -> Memory | None:
-        """Return the current memory that a typed text may contradict, or None."""
-        _, _, heads = self.versions(root)
-        place = may_contradict(content, [head.content for head in heads], rows=self.rows)
-        return None if place is None else heads[place]
 
 
 def _says_the_same(one: str, other: str) -> bool:
@@ -240,6 +243,8 @@ class ReplacementLookup:
         """`content` is the text as it would be stored; `by_model`: a model wrote it."""
         self._existing, self._root, self._proposal = existing, root, proposal
         self._content, self._by_model, self.penalty = content, by_model, proposal.penalty
+        # Secrets are cut from the content alone.
+        self._text = content if by_model or proposal.content != content else proposal.judged_text
 
     @cached_property
     def tentative(self) -> TentativeStatement | None:
@@ -248,7 +253,7 @@ class ReplacementLookup:
             return None
         existing = self._existing
         return existing.tentative.find_replaced(
-            existing.roots, self._content, rows=existing.rows, penalty=self.penalty
+            existing.roots, self._text, rows=existing.rows, penalty=self.penalty
         )
 
     @cached_property
@@ -261,32 +266,63 @@ class ReplacementLookup:
             head = existing.head(root, named)
             # The memory that the model saw may have a newer version by now.
             texts = (existing.memory_by_id(root, named).content, head.content)
-            is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
+            is_sure = any(may_replace(self._text, each, rows=existing.rows) for each in texts)
             return head if is_sure or not self._by_model else None
         return None if self._by_model else self._replaced_head(root)
 
+    @property
+    def doubted(self) -> Memory | None:
+        """Return the current memory that a typed text may replace, for a person to decide, or None."""
+        found = self._judgement
+        return self._head_at(found) if found is not None and not self.head and found.is_doubtful else None
+
+    @property
+    def refined(self) -> Memory | None:
+        """Return the current memory on whose subject a typed text says more, or None."""
+        found = self._judgement
+        return self._head_at(found) if found is not None and not self.head and found.is_near else None
+
+    @property
+    def content(self) -> str:
+        """Return the text of the new version: the proposal's, or the head's with another value in it."""
+        if self.head is None or self.head.origin not in _OWN:
+            return self._content
+        return successor_of(self._text, self.head.content) or self._content
+
+    @cached_property
+    def _judgement(self) -> Judgement | None:
+        """Return how a typed text is judged against all versions of its root, or None if nothing shows."""
+        if self._root is None or self._by_model or not self._content:
+            return None
+        versions, rows = self._existing.versions(self._root)[0], self._existing.rows
+        if not versions:
+            return None
+        penalties = [_SAME_SESSION * (each.session_id == self._existing.session_id) for each in versions]
+        texts = [each.content for each in versions]
+        return judged(self._text, texts, rows=rows, penalty=self.penalty, penalties=penalties)
+
+    def _head_at(self, found: Judgement) -> Memory | None:
+        """Return the head of the version that is judged, if the text is also about that head."""
+        assert self._root is not None
+        version = self._existing.versions(self._root)[0][found.place]
+        head = self._existing.head(self._root, version.id)
+        return head if head.id == version.id or self._is_about_head(head) else None
+
     def _is_about_head(self, head: Memory) -> bool:
         """Return True if a text that replaces an older version is also about `head`, the newest."""
-        is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
-        return is_same or is_evident(self._content, head.content)
+        is_same = is_about_the_same(self._text, head.content, least=_OF_HEAD)
+        return is_same or is_evident(self._text, head.content)
 
     def _replaced_head(self, root: Root) -> Memory | None:
         """Return the current memory that a typed text replaces, also via a tentative statement, or None."""
-        versions, _, heads = self._existing.versions(root)
-        texts, among = [each.content for each in versions], len(heads)
-        rows, plainly = self._existing.rows, self._proposal.update_only
-        place = replaced_by(
-            self._content, texts, rows=rows, penalty=self.penalty, among=among, plainly=plainly
-        )
-        if place is not None:
-            head = self._existing.head(root, versions[place].id)
-            return head if head.id == versions[place].id or self._is_about_head(head) else None
+        if (found := self._judgement) is not None and found.margin > 0:
+            return self._head_at(found)
         if self.tentative is None:
             return None
-        current = (each for each in heads if each.content == self.tentative.current)
-        return next(
-            (each for each in current if is_evident(self._content, each.content, plainly=plainly)), None
+        current = (
+            each for each in self._existing.versions(root)[2] if each.content == self.tentative.current
         )
+        return next((each for each in current if is_evident(self._text, each.content)), None)
 
 
 _Unshown = Mapping[Root, Sequence[Memory]]
@@ -317,18 +353,23 @@ async def vectors_of_texts(
     event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
     """Return vectors of proposals, near memories and `others` by text; none if one is missing or late."""
-    contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
+    contents = _with_sentences(each.judged_text for each in proposals)
     try:
         async with asyncio.timeout(_ROWS_S):
             rows = await _vectors_by_opening(contents, vectors)
             if len(rows) != len(contents):
                 return NO_ROWS
             near = await asyncio.to_thread(_near_texts, event, view, rows)
-            texts = list(dict.fromkeys(map(opening, (*near, *others))))
+            texts = _with_sentences((*near, *others))
             found = await _vectors_by_opening(texts, vectors)
             return rows | found if len(found) == len(texts) else NO_ROWS
     except TimeoutError:
         return NO_ROWS
+
+
+def _with_sentences(texts: Iterable[str]) -> list[str]:
+    """Return the openings of texts, and the sentences that are judged by themselves, each once."""
+    return list(dict.fromkeys(each for text in texts for each in (opening(text), *sentences_in(text))))
 
 
 async def _vectors_by_opening(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:

@@ -66,8 +66,8 @@ _WORDED_BAR, _WORDED_BAR_BY_WORDS, _PLAIN_BAR, _PLAIN = 4.0, 3.0, -5.0, 50
 # Bars for statements that may only update a memory: the least score; the score below which it gets a penalty
 # (below 0, as most statements do not last); and the penalty for each nat below. Whoever returns to a subject
 # means the new statement to last.
-_LEAST_LIKELY, _DOUBT = -6.0, -0.5
-_COUNTS = 0.2
+_LEAST_LIKELY, _DOUBT = -20.0, -0.5
+_COUNTS = 0.1
 # Vetoes that drop an uncertain statement, vetoes that add a penalty, and that penalty.
 _AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
 _SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
@@ -147,11 +147,13 @@ class LocalClassifier:
             if passage in requested or not any(_is_proposal_in(each, passage.text) for each in kept)
         )
         sure = (*answers, *(each for each in proposals if each.content))
-        # Without vectors too many statements are likely.
         others = [
-            passage for passage in found if not any(_is_contained_in(passage, each) for each in answers)
+            passage
+            for passage in found
+            if passage.message not in requests
+            and not any(_is_contained_in(passage, each) for each in answers)
         ]
-        likely = _update_only_proposals(others, scores, (*stays, *sure)) if scorer.sees_rows else ()
+        likely = _update_only_proposals(others, scores, (*stays, *sure))
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
@@ -244,7 +246,10 @@ def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator
             content = f"{subject[:1].upper()}{subject[1:]}: {content}" if subject else content
             best = max((scored.scores[sentence] for sentence in settling), key=lambda found: found.keep)
             category = best.category(Scope.REPO)
-            yield each.message, Proposal(content, category=category, why="answer", agreed=subject)
+            yield (
+                each.message,
+                Proposal(content, category=category, why="answer", agreed=subject, said=text),
+            )
 
 
 def _settling_sentences(
@@ -321,9 +326,11 @@ def _update_only_proposals(
         proposal = _make_proposal(passage, scores, "linear")
         against = max(0.0, _DOUBT - passage_score(passage, lambda text: scores[text].keep))
         is_said = any(_is_proposal_in(each, passage.text) or _is_contained(proposal, each) for each in sure)
-        if proposal.content and not is_said and not (against and is_vetoed(passage.text, _AGAINST)):
+        settles = any(not is_vetoed(each.text, _AGAINST) for each in passage.sentences)
+        if proposal.content and not is_said and (settles or not against):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
-            yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty)
+            said = presentable(passage.text)
+            yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty, said=said)
 
 
 def _is_contained(one: Proposal, other: Proposal) -> bool:

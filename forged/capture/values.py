@@ -38,8 +38,9 @@ class Proposal(msgspec.Struct, frozen=True):
 
     `evidence` has files as PATH, PATH:LINE or PATH:FIRST-LAST. `importance` is from 0 to 1, or unknown. `why`
     is request, rule, linear, answer, model, or empty for an author with one reason. `update_only`: it is kept
-    only if it changes a known memory, against a `penalty` in nats. `agreed` has the words of the agent in it,
-    which the person accepted; `waits` is the reason why the person must accept it again in the review.
+    only if it changes a known memory, against a `penalty` in nats. `said` is the text with its lead-in ("No,
+    ..."), without words of the agent. `agreed` has the words of the agent in it, which the person accepted;
+    `waits` is the reason why the person must accept it again in the review.
     """
 
     content: str
@@ -58,6 +59,12 @@ class Proposal(msgspec.Struct, frozen=True):
     penalty: float = 0.0
     agreed: str = ""
     waits: str = ""
+    said: str = ""
+
+    @property
+    def judged_text(self) -> str:
+        """Return the text that is compared with memories: as it was said, or the content."""
+        return (self.said or self.content).strip()
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 Pure functions. People edit these links by hand, so forks, cycles and ids without a memory are expected. A
 chain is the connected set of memories that supersede one another. Its head is the greatest of (version,
 created_at, id). Two versions that replaced the same one are both heads, until one names the other in
-`supersedes`, or in `related` with that word.
+`supersedes`, or in `related` with that word. Such a link also joins two chains into one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         """Return True if an edit of these memories may change a chain; pass their old and new versions."""
         missing = {flag for flags in self.flags.values() for flag in flags}
         return any(
-            memory.supersedes or memory.id in self.head_of or f"missing:{memory.id}" in missing
+            memory.supersedes
+            or replaced_ids(memory)
+            or memory.id in self.head_of
+            or f"missing:{memory.id}" in missing
             for memory in memories
         )
 
@@ -71,7 +74,7 @@ NO_CHAINS = Chains({}, {}, {})
 
 def build_chains(memories: Collection[Memory]) -> Chains:
     """Find the version chains among one root's memories, with heads, forks and flags. Ids are unique."""
-    successors = [memory for memory in memories if memory.supersedes]
+    successors = [memory for memory in memories if memory.supersedes or replaced_ids(memory)]
     if not successors:
         return NO_CHAINS
     everyone = {memory.id: memory for memory in memories}
@@ -103,17 +106,19 @@ def _unreplaced_ids(present: Sequence[Memory]) -> set[str]:
 
 def replaced_ids(memory: Memory) -> set[str]:
     """Return the ids that a memory names in `supersedes` or links as superseded, except its own."""
+    if not memory.related and not memory.supersedes:
+        return set()
     named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
-    return (named | {memory.supersedes or ""}) - {memory.id}
+    return (named | {memory.supersedes or ""}) - {memory.id, ""}
 
 
 def _connected_ids(successors: Iterable[Memory]) -> Iterable[list[str]]:
-    """Yield the ids of each chain: those that `supersedes` joins, also ids without a memory."""
+    """Yield the ids of each chain: those that a replacement joins, also ids without a memory."""
     neighbours: dict[str, list[str]] = {}
     for memory in successors:
-        older = memory.supersedes or ""
-        neighbours.setdefault(memory.id, []).append(older)
-        neighbours.setdefault(older, []).append(memory.id)
+        for older in replaced_ids(memory) or {memory.id}:
+            neighbours.setdefault(memory.id, []).append(older)
+            neighbours.setdefault(older, []).append(memory.id)
     seen: set[str] = set()
     for start in neighbours:
         if start not in seen:

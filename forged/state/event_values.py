@@ -24,6 +24,9 @@ Kind = Literal[CaptureKind, "learned"]
 # Kinds that are on disk before they are acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end", "learned"})
 
+# Why a document waits that asks a person if a memory replaces an older one.
+REPLACES = "replaces"
+
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
 
@@ -106,8 +109,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class DecidedMemory(msgspec.Struct, frozen=True):
     """Memory that capture decided to write into a root, or to propose to a person if it `waits`.
 
-    `why` is request, rule, linear or model. If it `waits`, a person must accept it first: `waits` is the
-    reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
+    `why` is request, rule, linear, model or REPLACES. If it `waits`, a person must accept it first: `waits`
+    is the reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
     session was `learned_at` a Unix time, while the memory's times are those of the statement. `identity` is
     the root's folder.
     """

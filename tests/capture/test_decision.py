@@ -331,13 +331,13 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     """Among thousands of memories it takes long; what was likely before is looked up once as well."""
     npm, pnpm = "We use npm in this repo.", "We use pnpm in this repo, npm is out."
     asked = []
-    replaced_by = newest.replaced_by
+    judged = newest.judged
 
-    def counted(newer: str, older: Sequence[str], **given) -> int | None:
+    def counted(newer: str, older: Sequence[str], **given) -> newest.Judgement | None:
         asked.append(tuple(older))
-        return replaced_by(newer, older, **given)
+        return judged(newer, older, **given)
 
-    monkeypatch.setattr(existing, "replaced_by", counted)
+    monkeypatch.setattr(existing, "judged", counted)
     held = existing.TentativeStatements()
     held.add(REPO, npm)
     there = "The logo is green." if not known else npm

@@ -9,15 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
+from forged.capture.authorship import sentences
 from forged.capture.rules.engine import presentable
 
 DATA = Path(__file__).parents[1] / "data"
 PAIRS, CHANGES = DATA / "pairs", DATA / "changes"
 MINDS, MORE = DATA / "minds" / "dev", DATA / "minds" / "more"
+STORES = DATA / "stores" / "dev"
+# Letters of a sentence of a chat, and most pairs of a chat with sentences of its own and of others.
+_SAYS, _OF_A_CHAT, _OF_OTHERS = 12, 12, 24
 
 
 class Pair(NamedTuple):
@@ -31,7 +36,7 @@ class Pair(NamedTuple):
 
 def learnt_from() -> list[Pair]:
     """All pairs that teach."""
-    return as_kept([*blind(), *written(), *minds(), *minds(CHANGES)])
+    return as_kept([*blind(), *written(), *minds(), *minds(CHANGES), *shaped(), *said_in_a_chat()])
 
 
 def as_kept(pairs: Iterable[Pair]) -> list[Pair]:
@@ -65,6 +70,45 @@ def minds(of: Path = MINDS) -> Iterator[Pair]:
             yield Pair(False, newer, pair["first"]["text"], pair["language"])
 
 
+def shaped() -> Iterator[Pair]:
+    """The pairs and the shapes of a correction that were written for whole stores."""
+    for each in read("pairs", STORES):
+        yield Pair(each["kind"] == "change", each["second"], each["first"], each["language"])
+    for each in read("shapes", STORES):
+        yield Pair(each["shape"] != "lookalike", each["second"], each["first"], each["language"])
+
+
+def said_in_a_chat() -> Iterator[Pair]:
+    """Sentences of one chat in which nothing settled is changed: all of them hold."""
+    for chat in read("chats", STORES):
+        said = sentences_of(chat)
+        pairs = [Pair(False, newer, older, chat["language"]) for older, newer in combinations(said, 2)]
+        yield from _some([] if chat["changes"] else pairs, _OF_A_CHAT)
+
+
+def of_other_chats() -> list[Pair]:
+    """Sentences of chats of one store about other subjects, which have nothing to do with each other."""
+    found, before = list[Pair](), dict[str, list[str]]()
+    for chat in read("chats", STORES):
+        if "disjoint" in chat["store"]:
+            said, others = sentences_of(chat), before.setdefault(chat["store"], [])
+            pairs = [Pair(False, newer, older, chat["language"]) for newer in said for older in others]
+            found += _some(pairs, _OF_OTHERS)
+            others += said
+    return as_kept(found)
+
+
+def sentences_of(chat: dict[str, Any]) -> list[str]:
+    """What the person says in a chat, sentence by sentence."""
+    typed = [each["content"] for each in chat["messages"] if each["role"] == "user"]
+    return [one for text in typed for one in sentences(text) if len(one) >= _SAYS]
+
+
+def _some(pairs: list[Pair], most: int) -> list[Pair]:
+    """Some of these pairs, by chance, but always the same."""
+    return sorted(pairs, key=lambda pair: crc32(f"{pair.newer}\t{pair.older}".encode()))[:most]
+
+
 def read(name: str, of: Path = MINDS) -> list[dict[str, Any]]:
     """The lines of a file of a set."""
     return [json.loads(line) for line in (of / f"{name}.jsonl").read_text().splitlines()]
@@ -77,5 +121,8 @@ def first_said(messages: list[dict[str, str]]) -> str:
 
 def digest() -> str:
     """Return a hash of all that is learnt from."""
-    lines = (f"{pair.replaces}\t{pair.newer}\t{pair.older}\t{pair.language}\n" for pair in learnt_from())
+    lines = (
+        f"{pair.replaces}\t{pair.newer}\t{pair.older}\t{pair.language}\n"
+        for pair in (*learnt_from(), *of_other_chats())
+    )
     return hashlib.sha256("".join(lines).encode()).hexdigest()

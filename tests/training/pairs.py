@@ -1,11 +1,12 @@
 """Trains the numbers by which a newer statement replaces an older one, and writes them: `make linear-models`.
 
-Two linear functions of a pair, with the local model's rows of both texts: whether one replaces the other,
-learnt from the pairs that were written, and whether they have to do with each other at all, learnt from these
-and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs that a
-function had not seen: each language held out, and five parts by chance. Prints what is found at each bar,
-also of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows
-are kept in build/. What judges without rows is fitted by `slot_weights`.
+First two linear functions of a pair, with the local model's rows of both texts: whether one replaces the
+other, learnt from the pairs that were written, and whether they have to do with each other at all, learnt
+from these and from strangers, a newer statement beside the older ones of others. Then two small networks over
+the signs of a pair: one also reads both functions, each pair by functions that had not seen it, and one reads
+no rows. The bars are chosen on pairs that a network had not seen. Prints what is found at each bar, also of
+tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows are kept
+in build/.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from forged.capture.rules.pair_model import (
     FILE,
     Floats,
     PairFile,
+    PairJudge,
     PairLine,
-    PairNumbers,
+    PairNetwork,
+    judge_features,
     shared_feature_count,
     sign_features,
     vector_features,
@@ -34,24 +37,27 @@ from forged.capture.rules.pair_model import (
 from forged.models import LAYERS
 from forged.text.linear import SIZE, feature_weight
 from tests.training.fitting import Table, least, small
-from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
+from tests.training.pair_data import MORE, Pair, as_kept, digest, learnt_from, minds, of_other_chats
 from tests.training.train_linear_model import vectors_of
 
 _LAYERS = len(LAYERS)
 # Strangers of each newer statement, half of them of the nearer fifth; the share of all that is nearest, which
 # may be about the same and is left out.
-_OF_ITS_LANGUAGE, _OF_ANOTHER = 4, 3
+_OF_ITS_LANGUAGE, _OF_ANOTHER = 2, 1
 _ALIKE, _ALIKE_ELSEWHERE = 0.04, 0.01
 # How simple a function should be, more so one that may not know the language.
 _RIDGE, _RIDGE_RELATED, _PARTS = np.float32(3e-3), np.float32(1e-2), 5
 # What each number of a layer differs by, how alike two layers are, and each sign.
 _SPREAD, _SPREAD_ALIKE, _SPREAD_SIGN = 0.2, 1.0, 0.5
-# Of pairs that look alike, the most that are replaced; that a model may replace; that are doubted. Of
-# strangers the most that are replaced.
-_MOST, _MOST_PROPOSED, _MOST_DOUBTED, _MOST_STRANGE = 0.015, 0.05, 0.1, 0.0005
+# Of pairs that look alike, the most that are replaced; that a model may replace; that are doubted.
+_MOST, _MOST_PROPOSED, _MOST_DOUBTED = 0.015, 0.05, 0.1
+# Networks that are averaged, units of each, rounds, how simple they should be, and weight of all strangers.
+_NETWORKS, _UNITS, _ROUNDS, _SIMPLE, _STRANGE = 4, 16, 25, 3e-3, 0.5
+_BATCH, _STEP = 64, 2e-3
 
 Rows = dict[str, Floats]
 Which = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
 
 
 class Function(NamedTuple):
@@ -85,6 +91,7 @@ class Set:
             np.array([rows[text] for text in texts]) for texts in zip(*_texts(pairs), strict=True)
         )
         self.rows, self.related = vector_features(newer, older), shared_feature_count(newer.shape[1])
+        self.judged = np.array([judge_features(pair.newer, pair.older) for pair in pairs], np.float32)
         self.places = [np.array(word_buckets(pair.newer, pair.older), np.intp) for pair in pairs]
 
     def table(self, which: NDArray[np.intp]) -> Table:
@@ -111,6 +118,9 @@ class Set:
         shares = np.where(strange, known.sum() / max(1, (which & strange).sum()), 1.0)
         related = self._fit(which, ~strange, shares, self.related, _RIDGE_RELATED, with_pieces=False)
         return Both(replaces, related)
+
+    def lines(self, both: Both, which: Which) -> Floats:
+        return np.stack([self.of(function, which) for function in both], axis=1)
 
     def _fit(
         self,
@@ -176,106 +186,137 @@ def _spread(width: int, signs: int) -> Floats:
     return spread
 
 
-class Bars(NamedTuple):
-    """The least of what is replaced, proposed, doubted, and related at all."""
+class Network(NamedTuple):
+    """Networks with one hidden layer each, side by side: their mean."""
 
-    sure: float
-    proposed: float
-    doubted: float
-    near: float
+    hidden: Floats
+    output: Floats
+
+    def of(self, form: Floats) -> Floats:
+        return np.array(PairJudge(self.packed(0.0, 0.0, 0.0)).scores(form), np.float32)
+
+    def packed(self, bar: float, proposed: float, doubted: float) -> PairNetwork:
+        return PairNetwork(bar, proposed, doubted, self.hidden.tobytes(), self.output.tobytes())
+
+
+def network(form: Floats, right: Floats, weights: Floats) -> Network:
+    """Return what pairs teach: the mean of a few networks that began otherwise."""
+    mean, spread = form.mean(0), form.std(0) + np.float32(1e-3)
+    scaled = ((form - mean) / spread).astype(np.float64)
+    every = [_one_network(scaled, right, weights, seed) for seed in range(_NETWORKS)]
+    hidden = np.hstack([each[0] for each in every]) / spread[:, None]
+    begins = np.concatenate([each[1] for each in every]) - mean @ hidden
+    output = np.r_[np.concatenate([each[2] for each in every]), sum(each[3] for each in every)] / _NETWORKS
+    return Network(np.vstack([hidden, begins]).astype(np.float32), output.astype(np.float32))
+
+
+def _one_network(form: Doubles, right: Floats, weights: Floats, seed: int) -> tuple[Any, ...]:
+    """Descend by Adam; a unit is 0 below 0."""
+    chance, (count, width) = np.random.default_rng(seed), form.shape
+    parts = [
+        chance.normal(0, width**-0.5, (width, _UNITS)),
+        np.zeros(_UNITS),
+        chance.normal(0, _UNITS**-0.5, _UNITS),
+        np.zeros(1),
+    ]
+    means, squares, step = [np.zeros_like(each) for each in parts], [np.zeros_like(each) for each in parts], 0
+    for _ in range(_ROUNDS):
+        order = chance.permutation(count)
+        for first in range(0, count, _BATCH):
+            some, step = order[first : first + _BATCH], step + 1
+            before = form[some] @ parts[0] + parts[1]
+            units = np.maximum(before, 0)
+            said = 1 / (1 + np.exp(-np.clip(units @ parts[2] + parts[3], -30, 30)))
+            wrong = weights[some] * (said - right[some]) / len(some)
+            back = np.outer(wrong, parts[2]) * (before > 0)
+            slopes = [
+                form[some].T @ back + _SIMPLE * parts[0],
+                back.sum(0),
+                units.T @ wrong + _SIMPLE * parts[2],
+                wrong.sum(keepdims=True),
+            ]
+            for place, slope in enumerate(slopes):
+                means[place] = 0.9 * means[place] + 0.1 * slope
+                squares[place] = 0.999 * squares[place] + 0.001 * slope**2
+                size = np.sqrt(squares[place] / (1 - 0.999**step)) + 1e-8
+                parts[place] = parts[place] - _STEP * means[place] / (1 - 0.9**step) / size
+    return (*parts[:3], float(parts[3][0]))
 
 
 class Judged(NamedTuple):
-    """What was said of pairs: how much speaks for a replacement, and for having to do with each other."""
+    """What was said of pairs that were not learnt from."""
 
-    replaces: Floats
-    related: Floats
+    scores: Floats
     right: Which
     strange: Which
 
-    def bars(self, most: float = _MOST) -> Bars:
-        """The least bars above which no more lies of what looks alike, or of strangers."""
-        near = -np.inf
-        for _ in range(3):  # each depends on the other
-            alike = np.sort(self.replaces[~self.right & ~self.strange & (self.related > near)])[::-1]
-            count = (~self.right & ~self.strange).sum()
-            sure, proposed, doubted = (
-                float(alike[min(int(share * count), len(alike) - 1)])
-                for share in (most, _MOST_PROPOSED, _MOST_DOUBTED)
-            )
-            strange = np.sort(self.related[self.strange & (self.replaces > sure)])[::-1]
-            allowed = int(_MOST_STRANGE * self.strange.sum())
-            near = float(strange[allowed]) if len(strange) > allowed else -np.inf
-        return Bars(sure, proposed, doubted, near)
+    def bar(self, most: float) -> float:
+        """The least bar above which no more lies of what looks alike."""
+        alike = np.sort(self.scores[~self.right & ~self.strange])[::-1]
+        return float(alike[min(int(most * len(alike)), len(alike) - 1)])
 
-    def taken(self, bars: Bars) -> tuple[float, float, float]:
+    def taken(self, bar: float) -> tuple[float, ...]:
         """Of replacements, of look-alikes and of strangers: which share is replaced."""
-        taken = (self.replaces > bars.sure) & (self.related > bars.near)
         kinds = (self.right, ~self.right & ~self.strange, self.strange)
-        replaced, alike, strange = (float(taken[kind].mean()) if kind.any() else 0.0 for kind in kinds)
-        return replaced, alike, strange
+        return tuple(float((self.scores[kind] > bar).mean()) if kind.any() else 0.0 for kind in kinds)
 
     def told(self, name: str) -> None:
         """Print the curve."""
-        for most in (0.01, 0.015, 0.02, 0.03, 0.05):
-            replaced, alike, strange = self.taken(self.bars(most))
+        for most in (0.01, 0.015, 0.02, 0.03, 0.05, 0.1):
+            replaced, alike, strange = self.taken(self.bar(most))
             print(
                 f"{name}: of look-alikes {alike:.3f}, of replacements {replaced:.3f}, "
-                f"of strangers {strange:.5f}"
+                f"of strangers {strange:.5f}, bar {self.bar(most):.2f}"
             )
 
 
-def held_out(found: Set, judged: Which, strange: Which, parts: Sequence[Which]) -> Judged:
-    """What is said of each part by functions trained without it; of `judged` and strangers alone."""
-    replaces, related = np.zeros((2, len(judged)), np.float32)
-    for part in parts:
-        both = found.both(~part, strange)
-        replaces[part], related[part] = (found.of(function, part) for function in both)
-    kept = judged | strange
-    return Judged(replaces[kept], related[kept], found.right[kept] > 0, strange[kept])
-
-
-def parts_of(pairs: Sequence[Pair]) -> list[list[Which]]:
-    """Each language, and parts by chance; a statement is in one part with all that stands beside it."""
-    languages = np.array([pair.language for pair in pairs])
+def parts_of(pairs: Sequence[Pair]) -> list[Which]:
+    """Parts by chance; a statement is in one part with all that stands beside it."""
     texts = {text: place for place, text in enumerate(dict.fromkeys(pair.newer for pair in pairs))}
     chance = np.random.default_rng(0).integers(0, _PARTS, len(texts))
     by_chance = np.array([chance[texts[pair.newer]] for pair in pairs])
-    return [
-        [languages == each for each in sorted({pair.language for pair in blind()})],
-        [by_chance == each for each in range(_PARTS)],
-    ]
+    return [by_chance == each for each in range(_PARTS)]
 
 
-def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> PairNumbers:
-    """Return what the pairs teach."""
-    found, judged = Set(pairs, rows), np.arange(len(pairs)) < len(list(blind()))
-    every = list[Bars]()
-    for name, parts in zip(("by language", "by chance"), parts_of(pairs), strict=True):
-        seen = held_out(found, judged, strange, parts)
-        seen.told(name)
-        every.append(seen.bars())
-    bars = Bars(*(max(each) for each in zip(*every, strict=True)))
-    both = found.both(np.ones(len(pairs), np.bool_), strange)
-    more = as_kept(minds(MORE))
-    unseen, all_of_it = Set(more, rows), np.ones(len(more), np.bool_)
-    of_more = Judged(
-        unseen.of(both.replaces, all_of_it), unseen.of(both.related, all_of_it), unseen.right > 0, ~all_of_it
-    )
-    of_more.told("more")
-    print(f"bars {bars}: of more {of_more.taken(bars)}")
-    return PairNumbers(
-        bars.sure, bars.proposed, bars.doubted, bars.near, both.replaces.line(), both.related.line()
-    )
+def judge(
+    name: str, form: Floats, found: Set, strange: Which, parts: Sequence[Which]
+) -> tuple[Network, Judged]:
+    """Return the network that all pairs teach, and what each part's pairs get from one without them."""
+    weights = np.where(strange, _STRANGE * (~strange).sum() / max(1, strange.sum()), 1.0).astype(np.float32)
+    scores = np.zeros(len(form), np.float32)
+    for part in parts:
+        scores[part] = network(form[~part], found.right[~part], weights[~part]).of(form[part])
+    seen = Judged(scores, found.right > 0, strange)
+    seen.told(name)
+    return network(form, found.right, weights), seen
 
 
 def main() -> None:
     known = learnt_from()
-    texts = [text for pair in (*known, *as_kept(minds(MORE))) for text in (pair.newer, pair.older)]
+    more = as_kept(minds(MORE))
+    others = of_other_chats()
+    texts = [text for pair in (*known, *others, *more) for text in (pair.newer, pair.older)]
     rows, engine = asyncio.run(vectors_of(texts))
-    pairs = [*known, *strangers(known, rows)]
-    strange = np.arange(len(pairs)) >= len(known)
-    written = msgspec.msgpack.encode(PairFile(digest(), engine, numbers(pairs, strange, rows)))
+    pairs = [*known, *strangers(known, rows), *others]
+    strange, found = np.arange(len(pairs)) >= len(known), Set(pairs, rows)
+    parts, lines = parts_of(pairs), np.zeros((len(pairs), 2), np.float32)
+    for part in parts:
+        lines[part] = found.lines(found.both(~part, strange), part)
+    both = found.both(np.ones(len(pairs), np.bool_), strange)
+    unseen, all_of_it = Set(more, rows), np.ones(len(more), np.bool_)
+    of_more = unseen.lines(both, all_of_it)
+    packed = list[PairNetwork]()
+    for name, form, new in (
+        ("by rows", np.hstack([found.judged, lines]), np.hstack([unseen.judged, of_more])),
+        ("by words", found.judged, unseen.judged),
+    ):
+        one, seen = judge(name, form, found, strange, parts)
+        bars = [seen.bar(most) for most in (_MOST, _MOST_PROPOSED, _MOST_DOUBTED)]
+        told = Judged(one.of(new), unseen.right > 0, ~all_of_it)
+        print(f"{name}, bars {bars}: of more {[told.taken(bar) for bar in bars]}")
+        packed.append(one.packed(*bars))
+    file = PairFile(digest(), engine, both.replaces.line(), both.related.line(), *packed)
+    written = msgspec.msgpack.encode(file)
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
     print(f"{len(written)} bytes, {len(known)} pairs, {engine}")
 

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -50,6 +50,8 @@ Kind = Literal[
 Veto = Literal["question", "doubt", "hearsay", "moment", "pointing", "report", "irony", "order", "life"]
 
 
+SIGNS: tuple[Kind, ...] = get_args(Kind)
+VETOES: tuple[Veto, ...] = get_args(Veto)
 # Vetoes that count in a neighbour of a sentence, and vetoes that count anywhere in the message.
 _NEAR: frozenset[Veto] = frozenset({"question", "doubt", "hearsay"})
 ALL_OVER: frozenset[Veto] = frozenset({"irony"})
@@ -102,6 +104,11 @@ def may_correct(sentence: str) -> bool:
 def is_vetoed(sentence: str, of: frozenset[Veto] | None = None) -> bool:
     """Return True if a sentence has a sign against keeping it; with `of`, one of these kinds."""
     return bool(_matched_kinds("veto", plain(sentence), of, any_is_enough=True))
+
+
+def kinds_in(table: Literal["sign", "veto"], sentence: str) -> frozenset[str]:
+    """Return the kinds of signs for keeping a sentence, or of vetoes against it."""
+    return _matched_kinds(table, plain(sentence))
 
 
 def _weight(kinds: frozenset[str]) -> int:

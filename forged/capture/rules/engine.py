@@ -394,6 +394,13 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
     return Scope.USER if words.person.search(text) else otherwise
 
 
+def names_repository(sentence: str) -> bool:
+    """Return True if a sentence says that it is about this repository."""
+    return (
+        patterns().scope.here.search(without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))) is not None
+    )
+
+
 def index_of_given_up(content: str, lines: Sequence[str]) -> int | None:
     """Return the index of the only line that affirms the thing that `content` gives up, or None.
 

@@ -1,23 +1,37 @@
-"""Model of statement pairs: estimates replacements from signs, words and vectors.
+"""Model of statement pairs: judges if a newer statement replaces an older one, by signs, words and vectors.
 
-`make linear-models` trains it with `sign_features`, `word_buckets` and `vector_features`. Raises
-msgspec.MsgspecError for an invalid file, and ValueError for vectors of another size than in training.
+The judge is a small network over `judge_features`. With vectors it also reads two linear functions: of a
+replacement, and of related texts. `make linear-models` trains all of them. Raises msgspec.MsgspecError for
+an invalid file, and ValueError for vectors of another size than in training.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.slots import PairSigns, pair_signs
+from forged.capture.rules.durability import SIGNS, VETOES, kinds_in
+from forged.capture.rules.slots import (
+    PairSigns,
+    SlotTable,
+    are_parallel,
+    gives_up,
+    is_named_elsewhere,
+    pair_signs,
+    signs_of_clauses,
+    slots_of,
+    unknown_words,
+)
 from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, feature_weight
 from forged_client.typed import resolved
@@ -30,13 +44,9 @@ Floats = NDArray[np.float32]
 # Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
-
-
-@functools.cache
-def pair_model() -> PairModel:
-    """Return the shipped model of statement pairs, read once."""
-    with open(FILE, "rb") as file:
-        return PairModel(msgspec.msgpack.decode(file.read(), type=resolved(PairFile)).numbers)
+# Characters and words at which a text counts as long, and signs of which the strongest of all clauses counts.
+_LONG, _MANY = 300, 8
+_OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
 
 
 class PairLine(msgspec.Struct, frozen=True):
@@ -50,19 +60,18 @@ class PairLine(msgspec.Struct, frozen=True):
     pieces_step: float = 0.0
 
 
-class PairNumbers(msgspec.Struct, frozen=True):
-    """Weights and bars that decide if a newer text replaces an older one, and if both are `related`.
+class PairNetwork(msgspec.Struct, frozen=True):
+    """Weights of a network with one hidden layer (float32), and the bars of its score.
 
     `bar` is the least score of a replacement, `proposed` that of one proposed by a model, and `doubted` that
-    of a possible one, which a person should see. `near` is the least score of related texts.
+    of a possible one, which a person should see.
     """
 
     bar: float
     proposed: float
     doubted: float
-    near: float
-    replaces: PairLine
-    related: PairLine
+    hidden: bytes
+    output: bytes
 
 
 class PairFile(msgspec.Struct, frozen=True):
@@ -70,32 +79,71 @@ class PairFile(msgspec.Struct, frozen=True):
 
     data: str
     engine: str
-    numbers: PairNumbers
+    replaces: PairLine
+    related: PairLine
+    by_rows: PairNetwork
+    by_words: PairNetwork
+
+
+class PairScore(NamedTuple):
+    """Score in nats of a replacement, and what vectors say for it and for one subject, if there are any."""
+
+    judged: float
+    replaces: float = math.inf
+    related: float = math.inf
+
+
+@functools.cache
+def pair_model() -> PairModel:
+    """Return the shipped model of statement pairs, read once."""
+    with open(FILE, "rb") as file:
+        return PairModel(msgspec.msgpack.decode(file.read(), type=resolved(PairFile)))
 
 
 class PairModel:
-    """Scores pairs of a newer and an older text as replacements."""
+    """Judges pairs of a newer and an older text as replacements, with vectors or by words alone."""
 
-    def __init__(self, numbers: PairNumbers) -> None:
-        self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
-        self._near, self._replaces, self._related = (
-            numbers.near,
-            *map(_LoadedPairLine, (numbers.replaces, numbers.related)),
-        )
+    def __init__(self, file: PairFile) -> None:
+        self._replaces, self._related = _LoadedPairLine(file.replaces), _LoadedPairLine(file.related)
+        self.by_rows, self.by_words = PairJudge(file.by_rows), PairJudge(file.by_words)
 
-    def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
-        """Return the score in nats of a replacement for each older text; -inf if they are unrelated."""
+    def judge(self, rows: RowsOf) -> PairJudge:
+        """Return the judge for texts with vectors, or that for texts without."""
+        return self.by_rows if rows else self.by_words
+
+    def scores(self, newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS) -> list[PairScore]:
+        """Return the scores of a replacement for each older text, by the judge that fits `rows`."""
         if not older:
             return []
+        form = np.array([judge_features(newer, each) for each in older], np.float32)
+        if not rows:
+            return [PairScore(score) for score in self.by_words.scores(form)]
+        replaces, related = self.lines(newer, older, rows)
+        found = self.by_rows.scores(np.hstack([form, replaces[:, None], related[:, None]]))
+        return [*map(PairScore, found, replaces.tolist(), related.tolist())]
+
+    def lines(self, newer: str, older: Sequence[str], rows: RowsOf) -> tuple[Floats, Floats]:
+        """Return by the vectors how much speaks for a replacement of each older text, and for one subject."""
         form = np.array([sign_features(newer, each) for each in older], np.float32)
         table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
         table = table.reshape(len(older) + 1, -1)
         dense = np.hstack([vector_features(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
         pieces = [word_buckets(newer, each) for each in older]
-        is_near = self._related.values(dense, form.shape[1], pieces) > self._near
-        found: list[float] = np.where(
-            is_near, self._replaces.values(dense, form.shape[1], pieces), -np.inf
-        ).tolist()
+        return tuple(each.values(dense, form.shape[1], pieces) for each in (self._replaces, self._related))  # type: ignore[return-value]
+
+
+class PairJudge:
+    """Network over the features of pairs with its weights unpacked, ready to compute."""
+
+    def __init__(self, network: PairNetwork) -> None:
+        self.bar, self.proposed, self.doubted = network.bar, network.proposed, network.doubted
+        self._output = np.frombuffer(network.output, np.float32)
+        self._hidden = np.frombuffer(network.hidden, np.float32).reshape(-1, len(self._output) - 1)
+
+    def scores(self, form: Floats) -> list[float]:
+        """Return the score in nats of each pair, a row of features."""
+        hidden = np.maximum(form @ self._hidden[:-1] + self._hidden[-1], 0)
+        found: list[float] = (hidden @ self._output[:-1] + self._output[-1]).tolist()
         return found
 
 
@@ -123,10 +171,71 @@ class _LoadedPairLine:
         return float(self._pieces[list(places)].sum()) * feature_weight(len(places))
 
 
+def slot_sign(found: PairSigns) -> float:
+    """Return the strongest sign of another value in the same slot."""
+    return max(found.value, found.number, found.version, found.name)
+
+
+def pair_features(found: PairSigns) -> dict[str, float]:
+    """Return by name the features of a text pair that get weights: signs and products of two."""
+    slot, about, near = slot_sign(found), min(1.0, 2 * found.shared), 1 - found.strange
+    change = max(found.change, found.ends)
+    named: dict[str, float] = msgspec.structs.asdict(found)
+    named |= {"about": about, "near": near, "slot_change": slot * change, "slot_shared": slot * found.shared}
+    for name, value in (
+        ("slot", slot),
+        ("change", change),
+        ("flips", found.flips),
+        ("retracts", found.retracts),
+        ("ends", found.ends),
+        ("bare", found.bare * slot),
+    ):
+        pairs = (("about", about), ("rest", found.rest), ("near", near), ("led", found.led))
+        named |= {f"{name}_{other}": value * each for other, each in pairs}
+    return named
+
+
 def sign_features(newer: str, older: str) -> tuple[float, ...]:
     """Return the signs of a newer and an older text as features; the last one is always 1."""
     found = pair_signs(newer, older)
-    return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
+    return (*pair_features(found).values(), float(_is_of_both(found)), 1.0)
+
+
+def judge_features(newer: str, older: str) -> tuple[float, ...]:
+    """Return the features of a pair that the judge reads: signs, also of clauses, and form."""
+    new, old, found = slots_of(newer), slots_of(older), signs_of_clauses(newer, older)
+    gives = gives_up(newer, older)
+    return (
+        *pair_features(pair_signs(newer, older)).values(),
+        *(max((getattr(each, name) for each in found), default=0.0) for name in _OF_CLAUSES),
+        min((each.strange for each in found), default=1.0),
+        *map(float, (gives is True, gives is False, are_parallel(newer, older))),
+        min(len(newer), _LONG) / _LONG,
+        min(len(older), _LONG) / _LONG,
+        *_kinds(newer),
+        *_word_counts(new, old),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _kinds(newer: str) -> tuple[float, ...]:
+    """Return 1 for each kind of sign for or against keeping that a statement has, else 0."""
+    vetoes, signs = kinds_in("veto", newer), kinds_in("sign", newer)
+    return (*(float(each in vetoes) for each in VETOES), *(float(each in signs) for each in SIGNS))
+
+
+def _word_counts(new: SlotTable, old: SlotTable) -> Iterator[float]:
+    """Yield shares and counts, up to 1, of known and unknown words, values and names of two statements."""
+    unknown = unknown_words(new, old)
+    elsewhere, is_first = is_named_elsewhere(new, unknown)
+    yield from (elsewhere, is_first, len(unknown) / max(1, len(new.topics)))
+    yield from (min(len(each), _MANY) / _MANY for each in (unknown, old.topics))
+    yield from map(float, (new.reasons, bool(new.values or new.numbers), bool(old.values or old.numbers)))
+    yield float(bool(new.numbers and old.numbers))
+    for ours, theirs in ((new.numbers, old.numbers), (new.values, old.values)):
+        yield float(any(not found.isdisjoint(ours.get(kind, ())) for kind, found in theirs.items()))
+    names = (new.names_without(old), old.names_without(new), new.names & old.names)
+    yield from (min(2, len(each)) / 2 for each in names)
 
 
 def _is_of_both(found: PairSigns) -> bool:

@@ -1,42 +1,110 @@
-"""Decide which earlier statement a newer one replaces.
+"""Decide which earlier statement of a store a newer one replaces.
 
-Input: texts of one scope, and their vectors if any (of a long text, of its `opening`). Output: the index of
-the replaced text, or None. A wrong replacement hides a valid memory and a missed one shows both, so doubt
-means no replacement. With vectors `pair_model` decides, without them weights set by hand.
+Input: texts of one scope, and their vectors if any (of a long text, of its `opening`). Output: the place of
+the replaced text, or None, and if a person should decide. A replacement needs evidence in the wording, and a
+score of `pair_model` above a bar, which grows with the number of texts that have evidence. A wrong one hides
+a valid memory and a missed one shows both, so doubt means no replacement.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Literal, NamedTuple
 
-from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model
+from forged.capture.rules.durability import Veto, is_vetoed
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model, slot_sign
 from forged.capture.rules.slots import (
+    UNSPACED,
     PairSigns,
     are_parallel,
-    clauses,
     gives_up,
-    is_about_the_same,
+    lists_in,
     opening,
     pair_signs,
     says_something,
+    shape_of,
     signs_of_clauses,
+    slots_of,
     without_commits_and_dates,
-    word_lists,
 )
 
-# Least weight in nats of a replacement, and of one that a model proposes.
-_ENOUGH, _PROPOSED = 0.8, 0.5
-# Least weight of a possible replacement, which a person should see.
-_DOUBTED = -0.7
 _NAMES = re.compile(r"\w[\w.-]*\w|\w")
 _SENTENCE = 3  # words of a sentence that says something by itself
-# Least share of the older text's subject that the newer one names, in general and with another value; and
-# most unknown words.
-_SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
+# Least share of the older text's subject that the newer one names, and with the other polarity.
+_SAME_SLOT, _SAME_RULE = 0.3, 0.5
+# Two shared words among the four that count most.
+_TWO_WORDS = 0.5
+# Most texts with evidence that are judged, those with most in common first.
+_MOST_JUDGED = 16
+# Characters of a text that is judged as a whole.
+_BRIEF = 160
+# Characters of a text that another value may change in place.
+_SHORT = 110
+# Most sentences of a text; texts and share of a store above which a word is too common.
+_MOST_SENTENCES, _FEW_TEXTS, _COMMON = 6, 3, 0.08
+# Vetoes of a sentence that settles nothing.
+_OPEN: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+
+# How the wording shows a replacement: a bare correction of the only value of its list ("No, ruff, please."),
+# another value of such a list, the name that is given up, a sign of change about most of the same subject,
+# another value or the other polarity there, one of both about two words of the subject, or about one word.
+Evidence = Literal["bare", "list", "given_up", "change", "value", "far_change", "far_value", "one_word"]
+# Nats by which the bar is higher for each evidence: the bars are those of pairs, and these of whole stores.
+_RAISED: dict[Evidence, float] = {
+    "bare": 0.0,
+    "list": 0.0,
+    "given_up": 0.0,
+    "change": -0.8,
+    "value": 0.2,
+    "far_change": 0.0,
+    "far_value": 0.6,
+    "one_word": 0.5,
+}
+# Least values of what vectors say for a replacement, and for one subject.
+_LEAST: dict[Evidence, tuple[float, float]] = {
+    "bare": (-math.inf, -math.inf),
+    "list": (2.0, -math.inf),
+    "change": (2.0, 3.0),
+    "value": (2.0, 3.0),
+    "one_word": (3.5, 2.5),
+}
+_LEAST_OF_OTHERS = 1.5, 2.0
+_PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
+# Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
+# to another one.
+_REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 0.5}
+# Nats by which the bar is higher for two sentences of more characters, which share words by accident.
+_LONG, _BOTH = 1.0, 240
+# Least margin of a bare correction.
+_BARE = 0.1
+
+
+class Judgement(NamedTuple):
+    """Place of the text that is replaced, the evidence, and how far its score is above the bar.
+
+    Below the bar it is doubtful, which a person should decide, if `doubt` is above 0.
+    """
+
+    place: int
+    evidence: Evidence
+    margin: float
+    doubt: float = 0.0
+    shared: float = 0.0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return True for a possible replacement, which a person should decide."""
+        return self.margin <= 0 < self.doubt
+
+    @property
+    def is_near(self) -> bool:
+        """Return True for a statement that says more about the same subject."""
+        return self.doubt <= 0 and self.shared >= _SAME_RULE
 
 
 def replaced_by(
@@ -45,132 +113,167 @@ def replaced_by(
     *,
     rows: RowsOf = NO_ROWS,
     penalty: float = 0.0,
-    among: float = 0.0,
     penalties: Sequence[float] = (),
-    plainly: bool = False,
 ) -> int | None:
     """Return the index of the text among `older` that `newer` replaces, or None.
 
-    The texts must show it (`is_evident`, with `plainly` or without). `penalty`, and `penalties` of each older
-    text, raise the bar, as does the number of memories that they are `among`. A text without a vector is too
-    far from the others.
+    `penalty`, and `penalties` of each older text, raise the bar.
     """
-    newer, older = opening(newer), [*map(opening, older)]
-    if newer not in rows:
-        return _replaced_by_words(
-            newer, older, penalty=penalty, among=among, penalties=penalties, plainly=plainly
-        )
-    bar = pair_model().bar + penalty + math.log(among or max(1, len(older)))
-    least = [bar + more for more in penalties or [0.0] * len(older)]
-    for place in _indexes_above_bar(newer, older, rows, least):
-        if is_evident(newer, older[place], plainly=plainly):
-            return place
-    return _index_of_given_up(newer, older)
+    found = judged(newer, older, rows=rows, penalty=penalty, penalties=penalties)
+    return found.place if found is not None and found.margin > 0 else None
 
 
-def may_contradict(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
-    """Return the index of the text among `older` that may contradict `newer`, or None."""
-    newer, older = opening(newer), [*map(opening, older)]
-    if newer not in rows:
-        return _contradicted_by_words(newer, older)
-    return next(iter(_indexes_above_bar(newer, older, rows, [pair_model().doubted] * len(older))), None)
+def judged(
+    newer: str,
+    older: Sequence[str],
+    *,
+    rows: RowsOf = NO_ROWS,
+    penalty: float = 0.0,
+    penalties: Sequence[float] = (),
+) -> Judgement | None:
+    """Return the likeliest replacement of a text among `older`, which has a positive margin if it is sure.
+
+    Sentences are judged, as a long text settles several things. Returns None if nothing shows a replacement.
+    A text without a vector is too far from the others.
+    """
+    rows = rows if opening(newer) in rows else NO_ROWS
+    shown = evident(newer, older, rows)
+    judge, among = pair_model().judge(rows), len({pair.place for pair in shown})
+    bar = judge.bar + penalty + math.log(max(1, among))
+    best: Judgement | None = None
+    for said in dict.fromkeys(pair.said for pair in shown):
+        pairs = [pair for pair in shown if pair.said == said]
+        passing = sum(more for veto, more in _REPORTS.items() if is_vetoed(said, frozenset({veto})))
+        scores = pair_model().scores(said, [pair.was for pair in pairs], rows)
+        for pair, score in zip(pairs, scores, strict=True):
+            least = _LEAST.get(shown[pair], _LEAST_OF_OTHERS)
+            if score.replaces < least[0] or score.related < least[1]:
+                continue
+            margin = score.judged - bar - _RAISED[shown[pair]] - (0.0 if shown[pair] in _PLAIN else passing)
+            margin -= penalties[pair.place] if penalties else 0.0
+            margin -= _LONG * (len(pair.said) + len(pair.was) > _BOTH)
+            # The judge reads the subject, which a bare correction leaves out.
+            margin = max(margin, _BARE) if shown[pair] == "bare" else margin
+            if best is None or margin > best.margin:
+                doubt = margin + judge.bar - judge.doubted
+                shared = pair_signs(pair.said, pair.was).rest
+                best = Judgement(pair.place, shown[pair], margin, doubt, shared)
+    return best
+
+
+def sentences_in(text: str) -> tuple[str, ...]:
+    """Return the sentences of a long text's opening that say something, or the opening of a brief text."""
+    text = opening(text)
+    if len(text) <= _BRIEF:
+        return (text,)
+    found = tuple(each for each in _SENTENCES.split(text)[:_MOST_SENTENCES] if says_something(each))
+    return found if len(found) > 1 else (text,)
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     """Return True if the texts support a replacement that a model proposes."""
+    if not says_something(older):
+        return True
     newer, older = opening(newer), opening(older)
-    if newer not in rows or older not in rows:
-        return _may_replace_by_words(newer, older)
-    is_shown = is_evident(newer, older) or _ends_otherwise(newer, older)
-    return is_shown and pair_model().scores(newer, [older], rows)[0] > pair_model().proposed
-
-
-def _indexes_above_bar(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
-    """Return the indexes of older texts with a model score above their bar, best first."""
-    places = [place for place, text in enumerate(older) if text in rows]
-    scores = pair_model().scores(newer, [older[place] for place in places], rows)
-    above = {place: score - least[place] for place, score in zip(places, scores, strict=True)}
-    return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
-
-
-def _replaced_by_words(
-    newer: str,
-    older: Sequence[str],
-    *,
-    penalty: float = 0.0,
-    among: float = 0.0,
-    penalties: Sequence[float] = (),
-    plainly: bool = False,
-) -> int | None:
-    """Return the index of the text that a newer one replaces, judged without vectors, or None."""
-    penalties = penalties or [0.0] * len(older)
-    weights = _weights(newer, older, penalties)
-    # Evidence is slow, so only likely texts are checked, the likeliest first.
-    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + penalty]
-    for place in sorted(likely, key=lambda at: -weights[at]):
-        if is_evident(newer, older[place], plainly=plainly):
-            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + penalty
-            return (
-                place
-                if is_sure or _is_plain_replacement(newer, older[place], penalty + penalties[place])
-                else None
-            )
-    return None
-
-
-def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
-    """Return True if the wording of a newer and an older text shows a replacement.
-
-    The newer one gives up the older text's value, or puts another value in its slot. Without `plainly`, a
-    sign of change about the same subject is enough. Parallel statements ("commits in English", "notes in
-    German") show nothing, nor does giving up something else.
-    """
-    named = gives_up(newer, older)
-    if named is False or are_parallel(newer, older):
-        return False
-    is_change = pair_signs(newer, older).change > 0
-    is_same = is_about_the_same(newer, older)
-    found = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older))
-    return any(
-        named or _shows_replacement(each, plainly=plainly, is_change=is_change, is_same=is_same)
-        for each in found
+    rows = rows if newer in rows and older in rows else NO_ROWS
+    judge, found = pair_model().judge(rows), judged(newer, [older], rows=rows)
+    if found is not None:
+        return found.margin > judge.proposed - judge.bar
+    return (
+        _ends_otherwise(newer, older) and pair_model().scores(newer, [older], rows)[0].judged > judge.proposed
     )
 
 
-def _index_of_given_up(newer: str, older: Sequence[str]) -> int | None:
-    """Return the index of the older text that the newer one names as given up, if it is only one."""
-    places = [
-        place
-        for place, each in enumerate(older)
-        if gives_up(newer, each) and pair_signs(newer, each).shared >= _SAME and is_evident(newer, each)
-    ]
-    return places[0] if len(places) == 1 else None
+def successor_of(newer: str, older: str) -> str:
+    """Return the older text with the newer one's value in it, or "" if the newer text replaces it whole.
+
+    The older text stays if the newer one names no subject, or changes one of several values.
+    """
+    swap = _one_other_value(newer, older) if max(len(newer), len(older)) <= _SHORT else None
+    if swap is None:
+        return ""
+    is_part = bool(_values_beside(older, swap.gone) - _values_beside(newer, swap.fresh))
+    return swap.text if is_part or slots_of(newer).is_bare else ""
 
 
-def _shows_replacement(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
-    """Return True if signs show another value in a slot, or without `plainly` a change."""
-    if _slot_sign(found) and (found.shared or is_change):
-        return True
-    return not plainly and is_same and _are_related(found) and bool(is_change or found.leaves)
+def is_evident(newer: str, older: str) -> bool:
+    """Return True if the wording of a newer and an older text shows a replacement."""
+    return bool(evident(newer, [older]))
 
 
-def _contradicted_by_words(newer: str, older: Sequence[str]) -> int | None:
-    """Return the index of the text that a newer one may contradict, judged without vectors, or None."""
-    weights = _weights(newer, older, [0.0] * len(older))
-    most = max(weights, default=-math.inf)
-    return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
+class SentencePair(NamedTuple):
+    """A sentence of the newer text, one of the older text at a place, and that place."""
+
+    said: str
+    was: str
+    place: int
 
 
-def _weights(newer: str, older: Sequence[str], penalties: Sequence[float]) -> list[float]:
-    """Return the weight for replacement of each older text minus its penalty."""
-    return [_weight_of(newer, each) - penalty for each, penalty in zip(older, penalties, strict=True)]
+def evident(newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS) -> dict[SentencePair, Evidence]:
+    """Return the evidence that sentences of a newer text replace some of the older texts of a store.
+
+    Parallel statements ("commits in English", "notes in German") show nothing, nor does giving up something
+    else. A word that much of the store has says nothing about the subject. A value of a list that only one
+    text of the store uses needs no common word.
+    """
+    said = [each for each in sentences_in(newer) if _settles(each) and (each in rows or not rows)]
+    texts = [sentences_in(text) if opening(text) in rows or not rows else () for text in older]
+    users = Counter(kind for text in older for kind in lists_in(opening(text)))
+    common = _common_words(older)
+    found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
+    for one in said:
+        alone = frozenset(kind for kind in lists_in(one) if users[kind] == 1)
+        for place, text in enumerate(texts):
+            for was in text:
+                signs = pair_signs(without_commits_and_dates(one), without_commits_and_dates(was), common)
+                if (was in rows or not rows) and _are_related(signs, was, alone):
+                    found[SentencePair(one, was, place)] = signs, alone
+    likely = sorted(found, key=lambda pair: -found[pair][0].rest - slot_sign(found[pair][0]))[:_MOST_JUDGED]
+    shown = {pair: _evidence(pair.said, pair.was, *found[pair], common) for pair in likely}
+    return {pair: evidence for pair, evidence in shown.items() if evidence is not None}
 
 
-def _may_replace_by_words(newer: str, older: str) -> bool:
-    """Return True if two texts support a replacement that a model proposes, judged without vectors."""
-    if not says_something(older) or _ends_otherwise(newer, older):
-        return True
-    return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
+def _settles(text: str) -> bool:
+    """Return True if a sentence of a text is no question, doubt or irony."""
+    return any(not is_vetoed(each, _OPEN) for each in _SENTENCES.split(text) if each)
+
+
+def _common_words(older: Sequence[str]) -> frozenset[str]:
+    """Return the subject words that too many texts of a store have to tell them apart."""
+    counts = Counter(word for text in older for word in slots_of(opening(text)).topics)
+    most = max(_FEW_TEXTS, len(older) * _COMMON)
+    return frozenset(word for word, count in counts.items() if count > most)
+
+
+def _are_related(found: PairSigns, older: str, alone: frozenset[str]) -> bool:
+    """Return True if two texts share their subject, a given-up value, or a list that no other text uses."""
+    return not found.apart and bool(found.rest or found.given_up or not alone.isdisjoint(lists_in(older)))
+
+
+def _evidence(
+    newer: str, older: str, whole: PairSigns, alone: frozenset[str], common: frozenset[str]
+) -> Evidence | None:
+    """Return the evidence in a pair of sentences that are related, or None."""
+    named = gives_up(newer, older)
+    is_said = bool(named or whole.given_up or whole.change or whole.ends or whole.retracts or whole.leaves)
+    takes_back = named or whole.given_up or whole.ends or whole.retracts or whole.flips
+    if named is False or (not takes_back and are_parallel(newer, older)):
+        return None
+    if whole.value == 1 and not alone.isdisjoint(lists_in(older)):
+        return "bare" if whole.bare and (slots_of(newer).denies or whole.change) else "list"
+    if (named or whole.given_up) and whole.rest >= _SAME_SLOT:
+        return "given_up"
+    if whole.rest >= _SAME_RULE and is_said:
+        return "change"
+    clauses = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older), common)
+    is_other = bool(whole.flips or any(map(slot_sign, clauses)))
+    if whole.rest >= _SAME_RULE and is_other:
+        return "value"
+    if max(len(newer), len(older)) > _BRIEF or not (is_said or is_other):
+        return None
+    if whole.words >= _TWO_WORDS:
+        return "far_change" if is_said else "far_value"
+    return "one_word" if is_said or max(whole.value, whole.number, whole.version) == 1 else None
 
 
 def _ends_otherwise(newer: str, older: str) -> bool:
@@ -180,51 +283,55 @@ def _ends_otherwise(newer: str, older: str) -> bool:
     return same >= _SENTENCE and max(len(new), len(old)) - same <= same
 
 
-@functools.lru_cache(maxsize=256)  # the same pairs are asked for replacement and contradiction
-def _weight_of(newer: str, older: str) -> float:
-    """Return the highest weight for replacement among the texts and their clauses; -inf if unrelated."""
-    return max(map(_score_of_signs, filter(_are_related, signs_of_clauses(newer, older))), default=-math.inf)
+class _Swap(NamedTuple):
+    """Text with one value replaced, the value that is gone, and the fresh one, in lower case."""
+
+    text: str
+    gone: str
+    fresh: str
 
 
-def _are_related(found: PairSigns) -> bool:
-    """Return True if the signs of two texts show that they are related."""
-    return bool(found.shared or found.given_up or _slot_sign(found))
+def _one_other_value(newer: str, older: str) -> _Swap | None:
+    """Return the older text with the newer one's value in the one slot that both fill, or None."""
+    ours, theirs = _slots_by_kind(newer), _slots_by_kind(older)
+    differing = [
+        (min(gone), min(fresh))
+        for kind, was in theirs.items()
+        # "Parquet, not CSV" names both.
+        if len(gone := was - ours.get(kind, set()) or was) == len(fresh := ours.get(kind, set()) - was) == 1
+    ]
+    if len(differing) != 1:
+        return None
+    old, new = differing[0]
+    spelled = _spelling_of(new, newer)
+    text = _value_pattern(old).sub(lambda _: spelled, older, count=1) if spelled else older
+    return _Swap(text, old, new) if text != older else None
 
 
-def _is_plain_replacement(newer: str, older: str, penalty: float) -> bool:
-    """Return True if the newer text or one of its clauses plainly replaces the older text."""
-    found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_score_of_signs(each) > _ENOUGH + penalty and _is_same_slot(each) for each in found)
+def _values_beside(text: str, value: str) -> set[str]:
+    """Return all values, numbers and names of a text but one."""
+    return {each for found in _slots_by_kind(text).values() for each in found} - {value}
 
 
-def _is_same_slot(found: PairSigns) -> bool:
-    """Return True if signs show one subject, by its first word or by another value in one slot."""
-    if found.apart:
-        return False
-    if found.shared >= _SAME:
-        return bool(found.led or _slot_sign(found))
-    return found.shared >= _SAME_SLOT and _slot_sign(found) > 0 and found.strange < _STRANGE
+def _slots_by_kind(text: str) -> dict[str, set[str]]:
+    """Return the values, numbers and open names of a text by list, kind of number or shape."""
+    read = slots_of(text)
+    found = {kind: set(each) for kind, each in (*read.values.items(), *read.numbers.items())}
+    for name in read.names:
+        if shape_of(name) == "path":
+            found.setdefault("path", set()).add(name)
+    return found
 
 
-def _slot_sign(found: PairSigns) -> float:
-    """Return the strongest sign of another value in the same slot."""
-    return max(found.value, found.number, found.version)
+def _value_pattern(value: str) -> re.Pattern[str]:
+    """Compile a pattern of a value as it is spelled, whole."""
+    return re.compile(
+        rf"(?<![^\W{UNSPACED}.]){'[ -]?'.join(map(re.escape, value.split()))}(?![^\W{UNSPACED}])",
+        re.IGNORECASE,
+    )
 
 
-def _score_of_signs(found: PairSigns) -> float:
-    """Return the weight in nats for a replacement, by the weights of slots.toml."""
-    worth = word_lists().weights
-    return worth["bias"] + sum(worth[name] * value for name, value in pair_features(found).items())
-
-
-def pair_features(found: PairSigns) -> dict[str, float]:
-    """Return by name the features of a text pair that get weights: signs and products of two."""
-    slot, about, near = _slot_sign(found), min(1.0, 2 * found.shared), 1 - found.strange
-    plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
-    found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
-    found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}
-    found_terms["slot_shared"] = slot * found.shared
-    for name, value in (("slot", slot), ("change", found.change)):
-        pairs = (("about", about), ("near", near), ("led", found.led))
-        found_terms |= {f"{name}_{other}": value * each for other, each in pairs}
-    return found_terms
+def _spelling_of(value: str, text: str) -> str:
+    """Return a value as a text spells it, or ""."""
+    found = _value_pattern(value).search(text)
+    return found[0] if found else ""

@@ -20,10 +20,10 @@ import msgspec
 
 FILE = os.path.join(os.path.dirname(__file__), "slots.toml")
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
-_UNSPACED = "\u3005-\u3007\u3041-\u30fe\u3400-\u4dbf\u4e00-\u9fff"
+UNSPACED = "\u3005-\u3007\u3041-\u30fe\u3400-\u4dbf\u4e00-\u9fff"
 WORD = re.compile(rf"[{_PAIRED}]+|--?[a-z][\w-]*|\.?[^\W{_PAIRED}]+(?:[-._/'][^\W{_PAIRED}]+)*/?\+*")
 _NUMBER = re.compile(
-    rf"(?:(?<![\w.])|(?<=[{_UNSPACED}]))(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?"
+    rf"(?:(?<![\w.])|(?<=[{UNSPACED}]))(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?"
     r"v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)\s?(?P<unit>%|[^\W\d_]+)?"
 )
 # A host name, never starting inside a longer name, which would take quadratic time.
@@ -44,8 +44,8 @@ _BELONGS = re.compile(
 )
 # Digits of a number that is a port unless its kind is named.
 _PORT_DIGITS = 4
-_LETTER = rf"[^\W{_UNSPACED}]"
-_IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
+_LETTER = rf"[^\W{UNSPACED}]"
+_IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
 # Most compared characters of a text; a longer one is cut at a line, sentence or word in its last quarter.
 MOST_COMPARED = 2048
@@ -64,6 +64,19 @@ _SINCE = re.compile(
     r"|[^\W\d]{1,4}(?:から|以来)",
     re.IGNORECASE,
 )
+# A name in an open slot by its spelling: a path, an identifier, a capital, or Latin letters in unspaced text.
+_NAMED = re.compile(
+    rf"(?<![\w./-])(?:[\w.-]*/[\w./-]+|[^\W\d_]+[\d._-]+[\w.-]*|[A-Z\u00c0-\u00de][^\W\d_]+)"
+    rf"|(?<=[{UNSPACED}\s])[A-Za-z][\w./-]+(?=\s?[{UNSPACED}])|[\u30a1-\u30fe]{{2,}}(?=さん)|[\u4e00-\u9fff]{{1,3}}(?=さん)"
+)
+_BARE_TOPICS, _MANY_WORDS = 1, 4
+# A place, a part or a time that a statement is about; and characters of its beginning.
+_PLACE = re.compile(
+    r"\b(?:for|in|on|at|under|within|during|für|im|auf|bei|beim|am|an|während|unter|para|en|durante|bajo|pour|dans"
+    r"|sur|chez|pendant|no|na|nos|nas|em)\s+(?:(?:the|our|my|this|that|a|der|die|das|dem|den|unser\w*|mein\w*"
+    r"|dies\w*|el|la|los|las|este|esta|mi|le|les|cette|ce|mon|o|os|as|meu|minha|esse|essa)\s+)?([^\W\d]{3,})"
+)
+_AT_FIRST = 20
 _COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)`]", re.IGNORECASE)
 
 
@@ -90,16 +103,30 @@ class PairSigns(msgspec.Struct, frozen=True):
     flips: float = 0.0  # one forbids and the other does not
     leaves: float = 0.0  # a prohibition ends
     apart: float = 0.0  # each is about one of two neighbouring things
+    name: float = 0.0  # another name in an open slot: a person, host, path or identifier of no list
+    rest: float = 0.0  # share of the older one's subject words, without such a name, in the newer one
+    words: float = 0.0  # number of these words; four and more are 1
+    retracts: float = 0.0  # the newer one takes back what was said
+    ends: float = 0.0  # the newer one says that something is over
+    bare: float = 0.0  # the newer one has no subject of its own
 
 
-def pair_signs(newer: str, older: str) -> PairSigns:
-    """Compare two statements as wholes, and return the signs of a replacement."""
+def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> PairSigns:
+    """Compare two statements as wholes, and return the signs of a replacement.
+
+    The `ignored` words do not count for `rest`, as too many texts of the store have them.
+    """
     new, old = slots_of(newer), slots_of(older)
     common = [any(_related(word, other) for other in new.topics) for word in old.topics]
     values = _value_change(new.values, old.values)
     numbers = _value_change(new.numbers, old.numbers)
     named = any(each in new.text for found in old.values.values() for each in found)
     named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
+    gone, fresh = old.names_without(new), new.names_without(old)
+    name = _name_change(gone, fresh, new, old)
+    # Of several names that differ, any may be the subject.
+    left_out = (gone if name == 1 else set()) | ignored
+    rest = [is_shared for word, is_shared in zip(old.topics, common, strict=True) if word not in left_out]
     return PairSigns(
         shared=sum(common) / max(1, len(common)),
         led=float(bool(common) and common[0]),
@@ -115,15 +142,25 @@ def pair_signs(newer: str, older: str) -> PairSigns:
         apart=float(
             _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
         ),
+        name=name,
+        rest=sum(rest) / max(1, len(rest)),
+        words=min(1.0, sum(rest) / _MANY_WORDS),
+        retracts=float(new.retracts),
+        ends=float(new.ends),
+        bare=float(new.is_bare),
     )
 
 
-def signs_of_clauses(newer: str, older: str) -> list[PairSigns]:
+def signs_of_clauses(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> list[PairSigns]:
     """Return signs of both texts and of all pairs of their clauses, except pairs about two things."""
-    whole = pair_signs(newer, older)
+    whole = pair_signs(newer, older, ignored)
     if whole.apart:
         return []
-    found = [pair_signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    found = [
+        pair_signs(one, other, ignored)
+        for one in (newer, *clauses(newer))
+        for other in (older, *clauses(older))
+    ]
     return [
         msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
         for each in found
@@ -240,17 +277,44 @@ def _value_change(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset
 
 
 def _names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
-    """Return True if the newer text repeats an old number and adds another one."""
-    said, was = (
-        {each.split()[0] for values in numbers.values() for each in values} for numbers in (new, old)
-    )
-    return bool(said & was) and len(said) > 1
+    """Return True if the newer text repeats an old number and adds another one of its kind."""
+    return any(found & new.get(kind, frozenset()) and new[kind] - found for kind, found in old.items())
 
 
 def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
     """Return True if the same name has another version."""
     named = (kind for kind in old if kind.startswith("named "))
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
+
+
+def unknown_words(new: SlotTable, old: SlotTable) -> list[str]:
+    """Return the subject words of the newer statement that the older one lacks."""
+    return [word for word in new.topics if not any(_related(word, each) for each in old.topics)]
+
+
+def is_named_elsewhere(new: SlotTable, unknown: Sequence[str]) -> tuple[float, float]:
+    """Return how much a statement is about another place or time: "in the bootloader", "for the editors".
+
+    First the count of such words among the `unknown`, up to 1; then 1 if the statement begins with one.
+    """
+    found = [match for match in _PLACE.finditer(new.text) if match[1] in unknown]
+    return min(2, len(found)) / 2, float(any(match.start() < _AT_FIRST for match in found))
+
+
+def _name_change(gone: set[str], fresh: set[str], new: SlotTable, old: SlotTable) -> float:
+    """Return 1 if one name of a shape is replaced by another one, 0.5 if both begin their texts, else 0."""
+    shapes = {shape_of(each) for each in gone} & {shape_of(each) for each in fresh}
+    if not shapes or min(len(gone), len(fresh)) != 1:
+        return 0.0
+    leads = bool(old.topics and new.topics and old.topics[0] in gone and new.topics[0] in fresh)
+    return 0.5 if leads else 1.0
+
+
+def shape_of(name: str) -> str:
+    """Return the shape of a name: a path, a dotted or numbered identifier, or a word."""
+    if "/" in name:
+        return "path"
+    return "code" if re.search(r"[\d._-]", name) else "word"
 
 
 def _strange_share(words: Sequence[str], old: SlotTable) -> float:
@@ -354,7 +418,7 @@ class _SlotLists(msgspec.Struct, frozen=True):
     phrases: Mapping[str, re.Pattern[str]]
     given_up: re.Pattern[str]
     stop: frozenset[str]
-    weights: Mapping[str, float]
+    general: frozenset[str]
 
 
 class SlotTable(msgspec.Struct, frozen=True):
@@ -371,6 +435,19 @@ class SlotTable(msgspec.Struct, frozen=True):
     adds: bool
     denies: bool
     leaves: bool
+    retracts: bool
+    ends: bool
+    reasons: bool
+    names: frozenset[str]
+
+    def names_without(self, other: SlotTable) -> set[str]:
+        """Return the names of this statement that are no words of another one."""
+        return {each for each in self.names if not any(_related(each, word) for word in other.topics)}
+
+    @property
+    def is_bare(self) -> bool:
+        """Return True for a text of values or few words, which leaves its subject out."""
+        return len(self.topics) <= _BARE_TOPICS and bool(self.values or self.numbers or self.names)
 
 
 @functools.lru_cache(maxsize=256)
@@ -393,7 +470,17 @@ def slots_of(text: str) -> SlotTable:
         adds=phrases["addition"],
         denies=phrases["denial"],
         leaves=phrases["leave"],
+        retracts=phrases["retraction"],
+        ends=phrases["end"],
+        reasons=phrases["reason"],
+        names=_names_in(text) - lists.stop - taken,
     )
+
+
+def _names_in(text: str) -> frozenset[str]:
+    """Return the words of a text, in lower case, with a capital, a digit or a mark, as names have."""
+    found = {each.strip("./'-").casefold() for each in _NAMED.findall(text)}
+    return frozenset(each for each in found if len(each) > 1 and not each.isdigit())
 
 
 def words_in(low: str) -> Iterable[str]:
@@ -426,6 +513,11 @@ def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
     return {name: frozenset(each) for name, each in found.items()}
 
 
+def lists_in(text: str) -> frozenset[str]:
+    """Return the names of the lists of which a text names a value, without those of many subjects."""
+    return frozenset(slots_of(text).values) - word_lists().general
+
+
 def _list_of_value(word: str) -> str:
     """Return the name of the list that has a value, or ""."""
     lists = word_lists()
@@ -454,7 +546,7 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
 def _unit_kind(word: str) -> str:
     """Return the kind of number that the word after it shows as its unit, or ""."""
     units = word_lists().units
-    starts = (word, word[:2], word[:1]) if re.match(f"[{_UNSPACED}]", word) else (word,)
+    starts = (word, word[:2], word[:1]) if re.match(f"[{UNSPACED}]", word) else (word,)
     return next((units[each] for each in starts if each in units), "")
 
 
@@ -476,7 +568,7 @@ def word_lists() -> _SlotLists:
         phrases={name: _phrase_pattern(forms) for name, forms in file["phrases"].items()},
         given_up=re.compile("|".join(file["given_up"]["patterns"]), re.IGNORECASE),
         stop=frozenset(file["stop"]["words"].split()),
-        weights=file["weights"],
+        general=frozenset(file["general"]["lists"]),
     )
 
 

