@@ -70,15 +70,14 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -
     while True:
         new = _new_rows(rows, before, versions, turn)
         kept = tuple(rows.values())
-        text, count, is_whole = _render_block(before, kept, new, turn)
+        text, chosen, is_whole = _render_block(before, kept, new, turn)
         if is_whole or not turn.whole or len(fewer := _without_oldest_half(rows)) == len(rows):
             break
         rows = fewer
-    chosen = _in_order(new[:count])
-    comes, rest = _shown_memories(chosen), _shown_memories(new[count:])
+    comes, rest = _shown_memories(chosen), _shown_memories(new[len(chosen) :])
     had = _shown_memories(kept)
     shown = (*had, *comes) if turn.whole else comes
-    if not (count or (turn.whole and kept)):
+    if not (chosen or (turn.whole and kept)):
         text = ""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
     fresh = (replace(row.entry, turn=turn.name) for row in chosen)
@@ -168,11 +167,6 @@ def _new_rows(
     return tuple(row for key, row in rows.items() if key not in repeated)
 
 
-def _in_order(rows: Sequence[_SetRow]) -> list[_SetRow]:
-    """Return new rows in the order of their sources."""
-    return [rows[place] for place in in_order([row.ranked.memory for row in rows])]
-
-
 def _corrections(
     entries: Sequence[InjectedEntry], there: Mapping[Key, _SetRow], versions: _Versions
 ) -> Iterator[_SetRow]:
@@ -222,24 +216,30 @@ def _without_oldest_half(kept: dict[Key, _SetRow]) -> dict[Key, _SetRow]:
 
 def _render_block(
     before: InjectedSet, kept: Sequence[_SetRow], new: Sequence[_SetRow], turn: TurnContent
-) -> tuple[str, int, bool]:
-    """Return a block's text, the number of new rows in it, and True if all of them fit."""
+) -> tuple[str, list[_SetRow], bool]:
+    """Return a block's text, the new rows that fit into it, by source, and True if all of them do."""
     # Memories that cannot fit are not quoted: a file may hold 256 KiB.
-    small = tuple(takewhile(lambda row: len(row.ranked.memory.content) <= turn.limit, new))
+    small = list(takewhile(lambda row: len(row.ranked.memory.content) <= turn.limit, new))
     known = [row.ranked.memory.id for row in kept]
     sources = sources_of([row.ranked.memory for row in kept])
+    last = sources[-1] if turn.whole and sources else None
     had = with_headings(entry_texts(_as_entries(kept), ShortNames())) if turn.whole else ""
 
     @cache
-    def text(count: int) -> str:
+    def rendered(count: int) -> tuple[str, list[_SetRow]]:
+        rows = [small[place] for place in in_order([row.ranked.memory for row in small[:count]])]
         # An earlier memory keeps its name, also if it is not shown again.
-        comes = entry_texts(_as_entries(_in_order(new[:count])), ShortNames(known))
-        body = had + with_headings(comes, sources, sources[-1] if turn.whole and sources else None)
-        rest = left_out(len(_shown_memories(new[count:])))
-        return f"<{TAG} {before.token}>\n{body}{rest}</{TAG} {before.token}>\n"
+        comes = with_headings(entry_texts(_as_entries(rows), ShortNames(known)), sources, last)
+        rest = len(_shown_memories(new[count:]))
+        end = left_out(rest) if rest else ""
+        return f"<{TAG} {before.token}>\n{had}{comes}{end}</{TAG} {before.token}>\n", rows
 
-    count = count_fitting(len(small), lambda count: len(text(count).encode()), turn.limit)
-    return text(count), count, count == len(small) and len(text(count).encode()) <= turn.limit
+    def size(count: int) -> int:
+        return len(rendered(count)[0].encode())
+
+    is_whole = size(len(small)) <= turn.limit
+    count = len(small) if is_whole else count_fitting(len(small), size, turn.limit)
+    return *rendered(count), is_whole
 
 
 def _as_entries(rows: Sequence[_SetRow]) -> list[Entry]:

@@ -18,7 +18,7 @@ from tests.evaluation.dataset import Item
 
 BYTES_PER_TOKEN = 4
 _NO_WORD = re.compile(r"[\W_]+")
-_NOTE = re.compile(r"^\(replaces .*\)\n>.*$|^\(.*\)$", re.MULTILINE)
+_NOTE = re.compile(r"^\(replaces:\)(?:\n>.*)+$|^\(.*\)$", re.MULTILINE)
 
 
 class Parts(msgspec.Struct, frozen=True):

@@ -16,13 +16,10 @@ from forged.cli.listing import chain_table, explanation, hit_lines, memory_list,
 from forged.cli.reviewing import _proposal_lines, numbered_proposals
 from forged.cli.since import parse_time
 from forged.mcp import rendering
-from forged.sessions import render
 from forged.state.daily_counts import Agents
 from forged.state.database import Database
-from forged.stores import Ranked
 from forged.text.local_time import day_of, local_day, local_time
 from forged_client import protocol as wire
-from tests.data.memories import memory
 
 ZONES = (
     *("UTC", "America/Los_Angeles", "Asia/Kolkata", "Pacific/Kiritimati", "Pacific/Pago_Pago"),
@@ -62,7 +59,6 @@ SURFACES = {
     "captured": lambda: _entry_lines(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
     "review": lambda: _proposal_lines(PROPOSED, _plain),
     "review at a terminal": lambda: numbered_proposals([PROPOSED], _plain),
-    "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
     "MCP list": lambda: [rendering.list_entry(RECORD)],
     "MCP search": lambda: [rendering.list_entry(HIT)],
 }
