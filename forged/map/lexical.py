@@ -143,23 +143,15 @@ def join_cues(matches: TermMatches, cues: TermMatches, owners: Sequence[NDArray[
 
     `owners` are for each index the rows of the memories that the cues belong to, (c,).
     """
-    joined = [
-        _join_index(matches, cues, number, rows) if len(rows) else (matches.indexes[number], own)
-        for number, (own, rows) in enumerate(zip(matches.hits, owners, strict=True))
-    ]
-    indexes, hits = zip(*joined, strict=True)
-    return msgspec.structs.replace(matches, indexes=indexes, hits=hits)
-
-
-def _join_index(
-    matches: TermMatches, cues: TermMatches, number: int, owners: NDArray[np.intp]
-) -> tuple[LexicalIndex, tuple[TermHits, ...]]:
-    """Return an index with the lengths of texts and cues, and the rows of each query in either."""
-    index, own = matches.indexes[number], cues.indexes[number]
-    more = np.bincount(owners, own.lengths, len(index)).astype(np.int32)
-    hits = zip(matches.hits[number], cues.hits[number], strict=True)
-    joined = tuple(_join_hits(index, each, cued, owners) for each, cued in hits)
-    return msgspec.structs.replace(index, lengths=index.lengths + more), joined
+    indexes, joined = [*matches.indexes], [*matches.hits]
+    for number, rows in enumerate(owners):
+        if len(rows):
+            index, own = indexes[number], cues.indexes[number]
+            more = np.bincount(rows, own.lengths, len(index)).astype(np.int32)
+            pairs = zip(matches.hits[number], cues.hits[number], strict=True)
+            joined[number] = tuple(_join_hits(index, each, cued, rows) for each, cued in pairs)
+            indexes[number] = msgspec.structs.replace(index, lengths=index.lengths + more)
+    return msgspec.structs.replace(matches, indexes=tuple(indexes), hits=tuple(joined))
 
 
 def _join_hits(index: LexicalIndex, hits: TermHits, cued: TermHits, owners: NDArray[np.intp]) -> TermHits:

@@ -19,7 +19,6 @@ from forged.memory import OF_PERSON, Category, Memory, Origin, Scope
 from forged.sessions.block import most_bytes
 from forged.state import State
 from forged.stores import Ranked, Workplace
-from forged.text.same_text import normalised
 from forged.text.tokens import BYTES_PER_TOKEN
 
 Head = tuple[VectorMap, Memory]
@@ -112,11 +111,10 @@ class _Choice:
 
 
 def _is_new_text(head: Head, said: set[str]) -> bool:
-    """Return True for a text that is not in `said`, but for typography, and add it."""
-    text = normalised(head[1].content)
-    is_new = text not in said
-    said.add(text)
-    return is_new
+    """Return True for a text that is not in `said`, but for case and blanks, and add it."""
+    count = len(said)
+    said.add(" ".join(head[1].content.split()).casefold().rstrip("."))
+    return len(said) > count
 
 
 def choose_personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:

@@ -82,7 +82,7 @@ def test_no_kind_takes_the_room_of_another(most):
 
 def test_two_memories_of_one_text_are_pinned_once_however_they_are_written():
     rule = one("rule", "corrections")
-    twice = [rule, replace(rule, id="again"), replace(rule, id="spelled", content="  Text of *rule*. ")]
+    twice = [rule, replace(rule, id="again"), replace(rule, id="spelled", content="  Text of  RULE. ")]
 
     for budget in (1_000, 34):
         assert len(chosen(tuple(twice), (one("who", "user-facts"),), budget=budget)) <= 2
