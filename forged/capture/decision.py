@@ -38,7 +38,7 @@ from forged.memory import (
     time_ns,
     utc,
 )
-from forged.state import REPLACES, DecidedMemory, Event
+from forged.state import DecidedMemory, Event
 from forged.text.forgetting import says_again
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
@@ -169,7 +169,7 @@ class _ProposalDecider:
         self._existing.add_decided(root, memory)
 
     def _match(self, proposal: Proposal, content: str) -> tuple[Root | None, ReplacementLookup]:
-        """Return the root of a proposal and what it replaces there.
+        """Return the root of a proposal, and the look-up of what it replaces there.
 
         What only updates a memory follows it to its root, unless it names the repository.
         """
@@ -280,7 +280,7 @@ class _ProposalDecider:
         version = replace(
             memory, id=new_id(), supersedes=older.id, version=older.version + 1, related=(merged,)
         )
-        return DecidedMemory(root, version, REPLACES, why, agent=self._event.agent)
+        return DecidedMemory(root, version, "replaces", why, agent=self._event.agent)
 
     def _links(self, match: ReplacementLookup) -> tuple[Related, ...]:
         """Return a link to the memory that a typed text may contradict or refines, if there is one."""

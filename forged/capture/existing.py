@@ -29,7 +29,7 @@ from forged.capture.rules.replacement import (
     successor_of,
 )
 from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
-from forged.capture.rules.slots import is_about_the_same, opening
+from forged.capture.rules.slots import is_about_the_same, opening, slots_of
 from forged.capture.text_patterns import is_numbered, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
@@ -75,8 +75,6 @@ _MOST_IN_ROW = 600
 _OF_HEAD = 2
 # Most tentative statements of a root, with a penalty and without, and most roots.
 _MOST_TENTATIVE, _MOST_ROOTS = 40, 64
-# Nats against a replacement of what was said in the same session: who goes on talking adds more than changes.
-_SAME_SESSION = 1.5
 # Lower bar in nats for tentative statements: a mistake hides no memory.
 _SAFE = 0.25
 
@@ -294,12 +292,13 @@ class ReplacementLookup:
         """Return how a typed text is judged against all versions of its root, or None if nothing shows."""
         if self._root is None or self._by_model or not self._content:
             return None
-        versions, rows = self._existing.versions(self._root)[0], self._existing.rows
+        (versions, links, _), rows = self._existing.versions(self._root), self._existing.rows
         if not versions:
             return None
-        penalties = [_SAME_SESSION * (each.session_id == self._existing.session_id) for each in versions]
-        texts = [each.content for each in versions]
-        return judged(self._text, texts, rows=rows, penalty=self.penalty, penalties=penalties)
+        session, texts = self._existing.session_id, [each.content for each in versions]
+        recent = [place for place, each in enumerate(versions) if each.session_id == session]
+        chains = [links.head(each.id) for each in versions]
+        return judged(self._text, texts, rows=rows, penalty=self.penalty, recent=recent, chains=chains)
 
     def _head_at(self, found: Judgement) -> Memory | None:
         """Return the head of the version that is judged, if the text is also about that head."""
@@ -311,7 +310,7 @@ class ReplacementLookup:
     def _is_about_head(self, head: Memory) -> bool:
         """Return True if a text that replaces an older version is also about `head`, the newest."""
         is_same = is_about_the_same(self._text, head.content, least=_OF_HEAD)
-        return is_same or is_evident(self._text, head.content)
+        return is_same or slots_of(head.content).is_bare or is_evident(self._text, head.content)
 
     def _replaced_head(self, root: Root) -> Memory | None:
         """Return the current memory that a typed text replaces, also via a tentative statement, or None."""

@@ -71,6 +71,12 @@ _KANA_LETTER, _HAN_LETTER = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u4e00
 _MOST_FOREIGN = 0.15
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 _BEGINNING = 5
+# Words before a place, a part or a time that a statement is about.
+_PLACE = re.compile(
+    r"\b(?:for|in|on|at|under|within|during|für|im|auf|bei|beim|am|an|während|unter|para|en|durante|bajo|pour|dans"
+    r"|sur|chez|pendant|no|na|nos|nas|em)\s+(?:(?:the|our|my|this|that|a|der|die|das|dem|den|unser\w*|mein\w*"
+    r"|dies\w*|el|la|los|las|este|esta|mi|le|les|cette|ce|mon|o|os|as|meu|minha|esse|essa)\s+)?([^\W\d]{3,})"
+)
 _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "＇": "'", "“": '"', "”": '"', "ß": "ss"})
 _CODE = re.compile(r"`+[^`\n]*`+")
 _LAST_LATIN = "\u024f"
@@ -136,6 +142,11 @@ def language(text: str) -> str:
     )
     (best, name), (second, _) = votes[:2]
     return name if best >= _LEAST_WORDS and best - second >= _MARGIN else ""
+
+
+def places_in(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each word of a lower-case text that names a place, a part or a time, and its index."""
+    yield from ((match[1], match.start()) for match in _PLACE.finditer(text))
 
 
 def is_numbered(word: str) -> bool:

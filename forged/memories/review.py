@@ -19,7 +19,7 @@ from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import drop_proposals
 from forged.memories.write import fields_of, find_secrets, require_permission
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
-from forged.state import REPLACES, DecidedMemory
+from forged.state import DecidedMemory
 from forged.stores import Workplace
 from forged.trust import elsewhere
 from forged_client.private_spans import without_private
@@ -100,7 +100,7 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory])
     A refused replacement forgets nothing, as both memories count.
     """
     for proposal in drop:
-        if proposal.why != REPLACES:
+        if not proposal.is_question:
             await memories.state.forgotten.add(proposal.root.top, [proposal.memory.content])
         memories.state.capture_log.decide(
             proposal.memory.id, "", reason="you dropped it in `forgectl review`"

@@ -8,7 +8,7 @@ and opens nothing, so modules that need the file are imported on use.
 from typing import TYPE_CHECKING
 
 from forged import lazy_exports
-from forged.state.event_values import REPLACES, DeadLetter, DecidedMemory, Event, Kind, new_event_id
+from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_LEARNED",
     "NEVER_MET",
-    "REPLACES",
     "Attributes",
     "CaptureCursor",
     "CaptureLog",

@@ -24,9 +24,6 @@ Kind = Literal[CaptureKind, "learned"]
 # Kinds that are on disk before they are acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end", "learned"})
 
-# Why a document waits that asks a person if a memory replaces an older one.
-REPLACES = "replaces"
-
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
 
@@ -109,7 +106,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class DecidedMemory(msgspec.Struct, frozen=True):
     """Memory that capture decided to write into a root, or to propose to a person if it `waits`.
 
-    `why` is request, rule, linear, model or REPLACES. If it `waits`, a person must accept it first: `waits`
+    `why` is request, rule, linear, model or replaces. If it `waits`, a person must accept it first: `waits`
     is the reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
     session was `learned_at` a Unix time, while the memory's times are those of the statement. `identity` is
     the root's folder.
@@ -124,6 +121,11 @@ class DecidedMemory(msgspec.Struct, frozen=True):
     learned_at: float = 0.0
     attributes: FactsPatch = UNCHANGED
     identity: str = ""
+
+    @property
+    def is_question(self) -> bool:
+        """Return True if it asks a person if a memory that counts replaces an older one."""
+        return self.why == "replaces"
 
 
 Decision = tuple[DecidedMemory, ...]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from forged.capture.decision import decide
 from forged.capture.existing import ExistingMemories, TentativeStatements
@@ -18,14 +19,16 @@ from forged.conversation import Utterance
 from forged.files import Root
 from forged.map import build_chains
 from forged.memory import Category, Memory, Origin, Related, Relationship, Scope
-from forged.state import REPLACES, DecidedMemory, Event
+from forged.state import DecidedMemory, Event
 from tests.data.memories import memory
 
 REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
 NOW = "2026-01-31T12:00:00.123456Z"
 FILE = Path(__file__).parents[1] / "data/stores/shapes.tsv"
 # Of seven, of values fourteen, in seven languages, without the local model.
-RIGHT = {"value": 9, "part": 1, "retracted": 4, "flipped": 6, "ended": 0, "elliptical": 4, "lookalike": 7}
+RIGHT = {"value": 8, "part": 1, "retracted": 4, "flipped": 6, "ended": 2, "elliptical": 6, "lookalike": 7}
+# Of 350 statements of another subject of the same language, proposed by a model.
+MOST_WRONG = 4
 
 
 class Shape(NamedTuple):
@@ -48,7 +51,7 @@ SHAPES = [Shape(*[*line.split("\t"), "", ""][:6]) for line in FILE.read_text().s
 
 
 def first(text: str, number: int = 1, **fields) -> Memory:
-    return memory(f"mem_{number}", text, scope="repo", origin="explicit", **fields)
+    return replace(memory(f"mem_{number}", text, scope="repo"), **{"origin": "explicit", **fields})
 
 
 def said(text: str, held: list[Memory], author: Origin = Origin.TYPED) -> tuple[DecidedMemory, ...]:
@@ -82,19 +85,18 @@ def test_a_plain_sentence_changes_a_memory_in_each_shape() -> None:
     assert {name: right[name] for name in RIGHT if right[name] < RIGHT[name]} == {}, missed
 
 
-def test_in_a_store_of_all_first_memories_nothing_else_is_replaced() -> None:
-    held = [first(shape.first, number) for number, shape in enumerate(SHAPES) if shape.shape != "lookalike"]
-    held = list({each.content: each for each in held}.values())
+@pytest.mark.parametrize("language", sorted({shape.language for shape in SHAPES}))
+def test_in_a_store_of_all_first_memories_nothing_else_is_replaced(language) -> None:
+    mine = [shape for shape in SHAPES if shape.language == language]
+    held = [first(text, number) for number, text in enumerate(dict.fromkeys(shape.first for shape in mine))]
     wrong = []
-    for shape in SHAPES:
+    for shape in mine:
         gone = {each.id for each in held} - {each.id for each in live(held, said(shape.second, held))}
-        texts = [each.content for each in held if each.id in gone]
-        # Two languages may share the value of a slot: the formatter of the project is one.
         wrong += [
-            (shape.second, text) for text in texts if text != shape.first and shape.shape != "elliptical"
+            (shape.second, each.content) for each in held if each.id in gone and each.content != shape.first
         ]
 
-    assert len(wrong) <= 1, wrong
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -127,30 +129,29 @@ def test_a_part_is_changed_in_place_and_a_whole_statement_takes_the_place(older,
 
 @pytest.mark.parametrize("origin", ["file", "agent", "model", "import"])
 def test_words_of_others_stay_in_no_version_that_counts_as_typed(origin) -> None:
-    held = [first("We format with black.", origin="explicit")]
+    held = [first("We format with black.")]
     (document,) = said("No, ruff, please.", held)
     assert document.memory.content == "We format with ruff."
 
-    others = [memory("mem_1", "We format with black.", scope="repo", origin=origin)]
+    others = [first("We format with black.", origin=origin)]
     assert "format" not in said("No, ruff, please.", others)[0].memory.content
 
 
 def test_a_model_that_replaces_everything_with_everything_hides_nothing_across_subjects() -> None:
-    subjects = [shape for shape in SHAPES if shape.shape == "value"]
-    held = [first(shape.first, number) for number, shape in enumerate(subjects)]
     event = Event(session_id="s2", roots=(REPO, USER))
     wrong = []
-    for shape in subjects:
-        for target in held:
-            if target.content != shape.first:
-                proposal = Proposal(shape.second, "repo", Category.PROJECT_CONVENTIONS, supersedes=target.id)
-                documents = decided(event, Classified((proposal,)), held)
-                wrong += [(shape.second, target.content) for each in documents if each.memory.supersedes]
+    for shape in SHAPES:
+        others = {each.first for each in SHAPES if each.language == shape.language} - {shape.first}
+        for number, other in enumerate(sorted(others)):
+            held = [first(other, number)]
+            proposal = Proposal(shape.second, "repo", Category.PROJECT_CONVENTIONS, supersedes=held[0].id)
+            documents = decided(event, Classified((proposal,)), held)
+            wrong += [(shape.second, other) for each in documents if each.memory.supersedes]
 
-    assert wrong == []
+    assert len(wrong) <= MOST_WRONG, wrong
 
 
-DOUBTED = ("", "")
+DOUBTED = ("The night build starts at 22:00.", "The night build starts at 23:00, the disks are slow.")
 
 
 def test_a_doubtful_replacement_is_asked_and_both_count_meanwhile() -> None:
@@ -158,7 +159,8 @@ def test_a_doubtful_replacement_is_asked_and_both_count_meanwhile() -> None:
     held = [first(older)]
     written, question = said(f"Remember: {newer}", held)
 
-    assert question.why == REPLACES
+    assert question.is_question
+    assert not written.is_question
     assert older in question.waits
     assert [each.content for each in live(held, (written, question))] == [older, written.memory.content]
     assert written.memory.related == (Related("mem_1", Relationship.CONTRADICTS),)

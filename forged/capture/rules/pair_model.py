@@ -1,4 +1,4 @@
-"""Model of statement pairs: judges if a newer statement replaces an older one, by signs, words and vectors.
+"""Model of statement pairs: scores a newer statement as the replacement of an older one.
 
 The judge is a small network over `judge_features`. With vectors it also reads two linear functions: of a
 replacement, and of related texts. `make linear-models` trains all of them. Raises msgspec.MsgspecError for
@@ -26,12 +26,12 @@ from forged.capture.rules.slots import (
     SlotTable,
     are_parallel,
     gives_up,
-    is_named_elsewhere,
     pair_signs,
     signs_of_clauses,
     slots_of,
     unknown_words,
 )
+from forged.capture.text_patterns import places_in
 from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, feature_weight
 from forged_client.typed import resolved
@@ -44,8 +44,9 @@ Floats = NDArray[np.float32]
 # Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
-# Characters and words at which a text counts as long, and signs of which the strongest of all clauses counts.
-_LONG, _MANY = 300, 8
+# Characters and words at which a text counts as long, characters of its beginning, and the signs that count by
+# the clause with the strongest one.
+_LONG, _MANY, _AT_FIRST = 300, 8, 20
 _OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
 
 
@@ -81,8 +82,8 @@ class PairFile(msgspec.Struct, frozen=True):
     engine: str
     replaces: PairLine
     related: PairLine
-    by_rows: PairNetwork
-    by_words: PairNetwork
+    network: PairNetwork
+    word_network: PairNetwork
 
 
 class PairScore(NamedTuple):
@@ -105,7 +106,7 @@ class PairModel:
 
     def __init__(self, file: PairFile) -> None:
         self._replaces, self._related = _LoadedPairLine(file.replaces), _LoadedPairLine(file.related)
-        self.by_rows, self.by_words = PairJudge(file.by_rows), PairJudge(file.by_words)
+        self.by_rows, self.by_words = PairJudge(file.network), PairJudge(file.word_network)
 
     def judge(self, rows: RowsOf) -> PairJudge:
         """Return the judge for texts with vectors, or that for texts without."""
@@ -123,7 +124,7 @@ class PairModel:
         return [*map(PairScore, found, replaces.tolist(), related.tolist())]
 
     def lines(self, newer: str, older: Sequence[str], rows: RowsOf) -> tuple[Floats, Floats]:
-        """Return by the vectors how much speaks for a replacement of each older text, and for one subject."""
+        """Return the values of both functions of vectors for each older text: replacement, and one subject."""
         form = np.array([sign_features(newer, each) for each in older], np.float32)
         table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
         table = table.reshape(len(older) + 1, -1)
@@ -227,8 +228,10 @@ def _kinds(newer: str) -> tuple[float, ...]:
 def _word_counts(new: SlotTable, old: SlotTable) -> Iterator[float]:
     """Yield shares and counts, up to 1, of known and unknown words, values and names of two statements."""
     unknown = unknown_words(new, old)
-    elsewhere, is_first = is_named_elsewhere(new, unknown)
-    yield from (elsewhere, is_first, len(unknown) / max(1, len(new.topics)))
+    # Another place or time: "in the bootloader", "for the editors".
+    others = [at for word, at in places_in(new.text) if word in unknown]
+    at_first = any(at < _AT_FIRST for at in others)
+    yield from (min(2, len(others)) / 2, float(at_first), len(unknown) / max(1, len(new.topics)))
     yield from (min(len(each), _MANY) / _MANY for each in (unknown, old.topics))
     yield from map(float, (new.reasons, bool(new.values or new.numbers), bool(old.values or old.numbers)))
     yield float(bool(new.numbers and old.numbers))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
@@ -44,6 +44,9 @@ _MOST_JUDGED = 16
 _BRIEF = 160
 # Characters of a text that another value may change in place.
 _SHORT = 110
+# Most words and characters of a correction without a subject, and how one may begin.
+_FEW_WORDS, _FEW_CHARS = 7, 50
+_NO = re.compile(r"(?:no|nope|nein|nee|non|não|いいえ|いや|不)\b|不[，,]", re.IGNORECASE)
 # Most sentences of a text; texts and share of a store above which a word is too common.
 _MOST_SENTENCES, _FEW_TEXTS, _COMMON = 6, 3, 0.08
 # Vetoes of a sentence that settles nothing.
@@ -78,10 +81,14 @@ _PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
 # Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
 # to another one.
 _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 0.5}
+# Evidence that names a change, and nats by which other evidence counts less against what was said in the same
+# session: who goes on talking adds more than changes. And nats by which one common word counts less by words.
+_SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
+_RECENT, _NO_VECTORS = 1.5, 0.5
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
 _LONG, _BOTH = 1.0, 240
-# Least margin of a bare correction.
-_BARE = 0.1
+# Least margin of a bare correction, before all that counts against it.
+_BARE = 1.5
 
 
 class Judgement(NamedTuple):
@@ -130,16 +137,19 @@ def judged(
     rows: RowsOf = NO_ROWS,
     penalty: float = 0.0,
     penalties: Sequence[float] = (),
+    recent: Collection[int] = (),
+    chains: Sequence[str] = (),
 ) -> Judgement | None:
     """Return the likeliest replacement of a text among `older`, which has a positive margin if it is sure.
 
     Sentences are judged, as a long text settles several things. Returns None if nothing shows a replacement.
-    A text without a vector is too far from the others.
+    A text without a vector is too far from the others. The `recent` places are of the same session, and
+    `chains` has the chain of each older text.
     """
     rows = rows if opening(newer) in rows else NO_ROWS
-    shown = evident(newer, older, rows)
+    shown = evident(newer, older, rows, chains)
     judge, among = pair_model().judge(rows), len({pair.place for pair in shown})
-    bar = judge.bar + penalty + math.log(max(1, among))
+    against = penalty + math.log(max(1, among))
     best: Judgement | None = None
     for said in dict.fromkeys(pair.said for pair in shown):
         pairs = [pair for pair in shown if pair.said == said]
@@ -149,11 +159,14 @@ def judged(
             least = _LEAST.get(shown[pair], _LEAST_OF_OTHERS)
             if score.replaces < least[0] or score.related < least[1]:
                 continue
-            margin = score.judged - bar - _RAISED[shown[pair]] - (0.0 if shown[pair] in _PLAIN else passing)
-            margin -= penalties[pair.place] if penalties else 0.0
-            margin -= _LONG * (len(pair.said) + len(pair.was) > _BOTH)
+            margin = score.judged - judge.bar - _RAISED[shown[pair]]
+            margin -= _NO_VECTORS * (shown[pair] == "one_word" and not rows)
             # The judge reads the subject, which a bare correction leaves out.
             margin = max(margin, _BARE) if shown[pair] == "bare" else margin
+            margin -= against + (0.0 if shown[pair] in _PLAIN else passing)
+            margin -= penalties[pair.place] if penalties else 0.0
+            margin -= _RECENT * (pair.place in recent and shown[pair] not in _SAID)
+            margin -= _LONG * (len(pair.said) + len(pair.was) > _BOTH)
             if best is None or margin > best.margin:
                 doubt = margin + judge.bar - judge.doubted
                 shared = pair_signs(pair.said, pair.was).rest
@@ -172,9 +185,9 @@ def sentences_in(text: str) -> tuple[str, ...]:
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     """Return True if the texts support a replacement that a model proposes."""
+    newer, older = opening(newer), opening(older)
     if not says_something(older):
         return True
-    newer, older = opening(newer), opening(older)
     rows = rows if newer in rows and older in rows else NO_ROWS
     judge, found = pair_model().judge(rows), judged(newer, [older], rows=rows)
     if found is not None:
@@ -192,8 +205,15 @@ def successor_of(newer: str, older: str) -> str:
     swap = _one_other_value(newer, older) if max(len(newer), len(older)) <= _SHORT else None
     if swap is None:
         return ""
-    is_part = bool(_values_beside(older, swap.gone) - _values_beside(newer, swap.fresh))
-    return swap.text if is_part or slots_of(newer).is_bare else ""
+    is_part = bool(_other_values(older, swap.gone) - _other_values(newer, swap.fresh))
+    return swap.text if is_part or _is_bare(newer) else ""
+
+
+def _is_bare(text: str) -> bool:
+    """Return True for a few words of correction that leave their subject out."""
+    read = slots_of(text)
+    is_brief = len(text.split()) <= _FEW_WORDS and len(text) <= _FEW_CHARS
+    return is_brief and read.is_bare and bool(read.denies or read.change or _NO.match(text))
 
 
 def is_evident(newer: str, older: str) -> bool:
@@ -209,20 +229,25 @@ class SentencePair(NamedTuple):
     place: int
 
 
-def evident(newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS) -> dict[SentencePair, Evidence]:
+def evident(
+    newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS, chains: Sequence[str] = ()
+) -> dict[SentencePair, Evidence]:
     """Return the evidence that sentences of a newer text replace some of the older texts of a store.
 
     Parallel statements ("commits in English", "notes in German") show nothing, nor does giving up something
     else. A word that much of the store has says nothing about the subject. A value of a list that only one
-    text of the store uses needs no common word.
+    text of the store uses needs no common word; versions of one of the `chains` count once.
     """
     said = [each for each in sentences_in(newer) if _settles(each) and (each in rows or not rows)]
     texts = [sentences_in(text) if opening(text) in rows or not rows else () for text in older]
-    users = Counter(kind for text in older for kind in lists_in(opening(text)))
+    known = zip(chains or map(str, range(len(older))), older, strict=True)
+    used = {(chain, kind) for chain, text in known for kind in slots_of(opening(text)).values}
+    users = Counter(kind for _, kind in used)
     common = _common_words(older)
     found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
     for one in said:
-        alone = frozenset(kind for kind in lists_in(one) if users[kind] == 1)
+        lists = slots_of(one).values if _is_bare(one) else lists_in(one)
+        alone = frozenset(kind for kind in lists if users[kind] == 1)
         for place, text in enumerate(texts):
             for was in text:
                 signs = pair_signs(without_commits_and_dates(one), without_commits_and_dates(was), common)
@@ -247,7 +272,9 @@ def _common_words(older: Sequence[str]) -> frozenset[str]:
 
 def _are_related(found: PairSigns, older: str, alone: frozenset[str]) -> bool:
     """Return True if two texts share their subject, a given-up value, or a list that no other text uses."""
-    return not found.apart and bool(found.rest or found.given_up or not alone.isdisjoint(lists_in(older)))
+    return not found.apart and bool(
+        found.rest or found.given_up or not alone.isdisjoint(slots_of(older).values)
+    )
 
 
 def _evidence(
@@ -256,11 +283,11 @@ def _evidence(
     """Return the evidence in a pair of sentences that are related, or None."""
     named = gives_up(newer, older)
     is_said = bool(named or whole.given_up or whole.change or whole.ends or whole.retracts or whole.leaves)
-    takes_back = named or whole.given_up or whole.ends or whole.retracts or whole.flips
+    takes_back = named or whole.ends or whole.retracts or (whole.flips and not slot_sign(whole))
     if named is False or (not takes_back and are_parallel(newer, older)):
         return None
-    if whole.value == 1 and not alone.isdisjoint(lists_in(older)):
-        return "bare" if whole.bare and (slots_of(newer).denies or whole.change) else "list"
+    if whole.value == 1 and not alone.isdisjoint(slots_of(older).values):
+        return "bare" if _is_bare(newer) else "list"
     if (named or whole.given_up) and whole.rest >= _SAME_SLOT:
         return "given_up"
     if whole.rest >= _SAME_RULE and is_said:
@@ -308,7 +335,7 @@ def _one_other_value(newer: str, older: str) -> _Swap | None:
     return _Swap(text, old, new) if text != older else None
 
 
-def _values_beside(text: str, value: str) -> set[str]:
+def _other_values(text: str, value: str) -> set[str]:
     """Return all values, numbers and names of a text but one."""
     return {each for found in _slots_by_kind(text).values() for each in found} - {value}
 

@@ -70,13 +70,6 @@ _NAMED = re.compile(
     rf"|(?<=[{UNSPACED}\s])[A-Za-z][\w./-]+(?=\s?[{UNSPACED}])|[\u30a1-\u30fe]{{2,}}(?=さん)|[\u4e00-\u9fff]{{1,3}}(?=さん)"
 )
 _BARE_TOPICS, _MANY_WORDS = 1, 4
-# A place, a part or a time that a statement is about; and characters of its beginning.
-_PLACE = re.compile(
-    r"\b(?:for|in|on|at|under|within|during|für|im|auf|bei|beim|am|an|während|unter|para|en|durante|bajo|pour|dans"
-    r"|sur|chez|pendant|no|na|nos|nas|em)\s+(?:(?:the|our|my|this|that|a|der|die|das|dem|den|unser\w*|mein\w*"
-    r"|dies\w*|el|la|los|las|este|esta|mi|le|les|cette|ce|mon|o|os|as|meu|minha|esse|essa)\s+)?([^\W\d]{3,})"
-)
-_AT_FIRST = 20
 _COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)`]", re.IGNORECASE)
 
 
@@ -194,7 +187,13 @@ def gives_up(newer: str, older: str) -> bool | None:
         if (name := next(filter(None, found.groups())).rstrip(".,;:!-/"))
         and (name.casefold() in known or _NAME.search(name))
     }
-    return any(name in was.text for name in named) if named else None
+    return any(_is_word_in(name, was.text) for name in named) if named else None
+
+
+def _is_word_in(name: str, text: str) -> bool:
+    """Return True if a text has a name as a whole word; without blanks, anywhere."""
+    edges = rf"(?<![^\W{UNSPACED}]){re.escape(name)}(?![^\W{UNSPACED}])"
+    return re.search(edges, text) is not None
 
 
 def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
@@ -290,15 +289,6 @@ def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozens
 def unknown_words(new: SlotTable, old: SlotTable) -> list[str]:
     """Return the subject words of the newer statement that the older one lacks."""
     return [word for word in new.topics if not any(_related(word, each) for each in old.topics)]
-
-
-def is_named_elsewhere(new: SlotTable, unknown: Sequence[str]) -> tuple[float, float]:
-    """Return how much a statement is about another place or time: "in the bootloader", "for the editors".
-
-    First the count of such words among the `unknown`, up to 1; then 1 if the statement begins with one.
-    """
-    found = [match for match in _PLACE.finditer(new.text) if match[1] in unknown]
-    return min(2, len(found)) / 2, float(any(match.start() < _AT_FIRST for match in found))
 
 
 def _name_change(gone: set[str], fresh: set[str], new: SlotTable, old: SlotTable) -> float:

@@ -16,7 +16,7 @@ with open(slots.FILE, "rb") as _file:
 NAMES = sorted(
     {name for kind in ("values", "digits", "subjects") for names in _LISTS[kind].values() for name in names}
 )
-_LETTER = rf"[^\W{slots._UNSPACED}]"
+_LETTER = rf"[^\W{slots.UNSPACED}]"
 _BETWEEN = [" ", "", "-", ".", ",", "\t", "\u00a0", "_", "1", "の", "。", "é", "/", "  "]
 
 
@@ -28,7 +28,7 @@ def form_of(name: str) -> str:
     bare = re.escape(name.rstrip("*")).replace(r"\ ", r"[\s-]")
     if re.match(rf"[{slots._PAIRED}\u30a1-\u30fe]", name):
         return bare
-    ending = rf"[^\W\d{slots._UNSPACED}]*" if name.endswith("*") else rf"(?!{_LETTER})"
+    ending = rf"[^\W\d{slots.UNSPACED}]*" if name.endswith("*") else rf"(?!{_LETTER})"
     return rf"(?<!{_LETTER})(?<!-){bare}{ending}"
 
 
