@@ -169,10 +169,7 @@ class _ProposalDecider:
         self._existing.add_decided(root, memory)
 
     def _match(self, proposal: Proposal, content: str) -> tuple[Root | None, ReplacementLookup]:
-        """Return the root of a proposal, and the look-up of what it replaces there.
-
-        What only updates a memory follows it to its root, unless it names the repository.
-        """
+        """Return the root of a proposal and its match; an update follows a memory to its root."""
         roots: list[Root | None] = [each for each in self._event.roots if each.scope == proposal.scope]
         if proposal.update_only and not names_repository(proposal.judged_text):
             roots += [each for each in self._event.roots if each not in roots]

@@ -44,8 +44,7 @@ Floats = NDArray[np.float32]
 # Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
-# Characters and words at which a text counts as long, characters of its beginning, and the signs that count by
-# the clause with the strongest one.
+# Characters and words of a long text, characters of a beginning, and signs of the strongest clause.
 _LONG, _MANY, _AT_FIRST = 300, 8, 20
 _OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
 
@@ -124,7 +123,7 @@ class PairModel:
         return [*map(PairScore, found, replaces.tolist(), related.tolist())]
 
     def lines(self, newer: str, older: Sequence[str], rows: RowsOf) -> tuple[Floats, Floats]:
-        """Return the values of both functions of vectors for each older text: replacement, and one subject."""
+        """Return the values of both functions of vectors for each older text."""
         form = np.array([sign_features(newer, each) for each in older], np.float32)
         table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
         table = table.reshape(len(older) + 1, -1)

@@ -80,13 +80,13 @@ _LEAST_OF_OTHERS = 1.5, 2.0
 _PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
 # Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
 # to another one.
-_REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 0.5}
+_REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
 # Evidence that names a change, and nats by which other evidence counts less against what was said in the same
 # session: who goes on talking adds more than changes. And nats by which one common word counts less by words.
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
 _RECENT, _NO_VECTORS = 1.5, 0.5
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
-_LONG, _BOTH = 1.0, 240
+_LONG, _BOTH = 2.0, 240
 # Least margin of a bare correction, before all that counts against it.
 _BARE = 1.5
 

@@ -23,7 +23,6 @@ from forged.text.redaction.value_form import PLACEHOLDER
 
 # Characters that may be scanned on an event loop (1 to 2 ms); more belongs in a thread.
 INLINE_LENGTH = 16_000
-
 # Characters. No vendor's token is shorter, and few words of prose are longer.
 _LONG = 20
 # A removed secret can reveal another one, found in the next round. The limit is for crafted texts.
