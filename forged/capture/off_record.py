@@ -40,6 +40,7 @@ _END = re.compile(r"[.!?…。！？]*\s*$")
 # Lead-in of a replacement value, and vetoes against its lasting.
 _ASKED = "Remember: "
 _PASSING: frozenset[Veto] = frozenset({"question", "doubt", "order"})
+_NOW = re.compile(r"\b(?:now|jetzt|ahora|maintenant|desormais|agora)\b|现在|今は")
 _MARKS = " ,;:–—，：；、-"
 # End of a sentence that points to the next one.
 _POINTS_ON, _COLON = re.compile(r"[:：]\s*$"), re.compile(r"\s*[:：]")
@@ -280,9 +281,9 @@ def _without_forgotten(sentence: str) -> str | None:
         own = plain(clause.strip(_MARKS))
         if clause in forgotten:
             is_kept = False
-        elif form_of("goes_on").match(own) or (is_thing and len(own.split()) >= _CLAUSE):
+        elif form_of("goes_on").match(own) or _NOW.search(own) or (is_thing and len(own.split()) >= _CLAUSE):
             is_kept = not words or len(words_said((clause,)) - words) > 0
-            is_stated = is_kept and form_of("states").match(own) is not None
+            is_stated = is_kept and bool(form_of("states").match(own) or _NOW.search(own))
         if is_kept:
             kept.append(clause)
     left = _join_clauses(kept, sentence)
