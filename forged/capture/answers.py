@@ -18,7 +18,6 @@ import msgspec
 
 from forged.capture.paste_detection import QUOTED
 from forged.text.linear import CJK
-from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "answers.toml")
 # Sentences at the end of the agent's message that may ask or propose.
@@ -42,45 +41,22 @@ _ELISION = re.compile(r"\b([dlnsjtcm]|qu)[’']", re.IGNORECASE)
 _TOKEN = re.compile(r"[^\W\d_]+'?|\S")
 _PLAIN = re.compile(r"[^\W\d_]{2,}")
 _WORD = re.compile(r"[^\W_]+(?:[’'][^\W_]+)?")
+# Forms of questions and answers: an open question, a choice, a number, a refusal.
+_OPEN = re.compile(
+    r"\b(?:how|which|what|who|where|when|wie|welche\w?|was|wer|wo|wann|cuánt\w+|cuál\w*|qué|quién|dónde|cuándo"
+    r"|combien|quel\w*|qui|où|quand|quant\w+|qua(?:l|is)|quem|onde|quando)\b|多少|多久|几|什么|哪|谁|怎么|いくつ|何|どの|どれ|誰|どこ|いつ"
+)
+_CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
+_NUMBER = re.compile(r"\d")
+_NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
+_FEW, _TINY, _WORDY = 2, 40, 40
+# Characters of a question with its answer that are scored.
+_JOINT = 1_000
 # Weights of a noun phrase: introduced by an article or preposition, each of three words, each long word, each
 # word said elsewhere, a noun in German; against it: said in the answer, a later place, an earlier sentence.
 _INTRODUCED, _EACH, _LONG, _ELSEWHERE, _CAPITAL = 2.0, 0.8, 0.3, 1.0, 1.0
 _ANSWERED, _LATER, _EARLIER = 3.0, 0.25, 2.0
 _ENOUGH = 1.8
-
-
-class _Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Word lists of noun phrases, as in answers.toml."""
-
-    articles: str
-    introduces: str
-    joins: str
-    outside: str
-    german: str
-    between: str
-
-
-class _Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Words of an answer without a value, as in answers.toml."""
-
-    words: str
-    unspaced: str
-    options: str
-    turns: str
-
-
-class _Proposes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Patterns of a proposal of the agent, as in answers.toml."""
-
-    patterns: tuple[str, ...]
-
-
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of answers.toml."""
-
-    subject: _Subject
-    empty: _Empty
-    proposes: _Proposes
 
 
 class AnswerWords(msgspec.Struct, frozen=True):
@@ -99,35 +75,68 @@ class AnswerWords(msgspec.Struct, frozen=True):
     proposes: re.Pattern[str]
 
 
+class AnsweredQuestion(msgspec.Struct, frozen=True):
+    """A question or proposal of the agent, as sentences with the asking one first, and a person's answer."""
+
+    question: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the person's words."""
+        return " ".join(self.sentences)
+
+    @property
+    def joint(self) -> str:
+        """Return the asking sentence and the answer as one text, to be scored together."""
+        return f"{self.question[0]} {self.text}"[:_JOINT]
+
+    def features(self, sentence: str) -> tuple[float, ...]:
+        """Return features of the form of a question and its answer, for one sentence, from 0 to 2."""
+        asking, text = self.question[0].casefold(), self.text
+        return (
+            sentence == self.sentences[0],
+            len(self.sentences) > _FEW,
+            bool(_ASKS.search(asking)),
+            bool(_OPEN.search(asking)),
+            bool(_CHOICE.search(asking)),
+            bool(_NUMBER.search(text)),
+            len(text) <= _TINY,
+            min(len(text.split()), _WORDY) / (_WORDY / 2),
+            bool(_NO.match(text.casefold())),
+        )
+
+
 @functools.cache
 def answer_words() -> AnswerWords:
     """Return the contents of answers.toml, read once."""
     with open(FILE, "rb") as text:
-        file = msgspec.convert(tomllib.load(text), resolved(_File))
-    subject, empty = file.subject, file.empty
+        file = tomllib.load(text)
+    subject, empty = file["subject"], file["empty"]
 
     def any_of(words: str) -> str:
         return "|".join(map(re.escape, sorted(words.split(), key=len, reverse=True)))
 
     return AnswerWords(
-        articles=frozenset(subject.articles.split()),
-        introduces=frozenset(subject.introduces.split()),
-        joins=frozenset(subject.joins.split()),
-        outside=frozenset(subject.outside.split()),
-        german=frozenset(subject.german.split()),
-        between=re.compile(f"{_MARKS}|{any_of(subject.between)}"),
-        empty=frozenset(empty.words.split()),
-        unspaced=re.compile(any_of(empty.unspaced), re.IGNORECASE),
-        options=re.compile(empty.options, re.MULTILINE | re.IGNORECASE),
-        turns=re.compile(rf"\W*(?:(?:and|und|y|et|e|but|aber)\W+)?{empty.turns}", re.IGNORECASE),
-        proposes=re.compile("|".join(file.proposes.patterns), re.IGNORECASE),
+        articles=frozenset(subject["articles"].split()),
+        introduces=frozenset(subject["introduces"].split()),
+        joins=frozenset(subject["joins"].split()),
+        outside=frozenset(subject["outside"].split()),
+        german=frozenset(subject["german"].split()),
+        between=re.compile(f"{_MARKS}|{any_of(subject['between'])}"),
+        empty=frozenset(empty["words"].split()),
+        unspaced=re.compile(any_of(empty["unspaced"]), re.IGNORECASE),
+        options=re.compile(empty["options"], re.MULTILINE | re.IGNORECASE),
+        turns=re.compile(rf"\W*(?:(?:and|und|y|et|e|but|aber)\W+)?{empty['turns']}", re.IGNORECASE),
+        proposes=re.compile("|".join(file["proposes"]["patterns"]), re.IGNORECASE),
     )
 
 
 def question_in(sentences: Sequence[str]) -> tuple[str, ...]:
-    """Return the sentences of an agent's message, last one first, but those that ask or propose before all.
+    """Return the sentences of an agent's message, last one first; () if none of the last three asks.
 
-    Return () if none of the last three does. `sentences` are those outside of code, lists and quotations.
+    Those that ask or propose come before all others. `sentences` are those outside of code, lists and
+    quotations.
     """
     said = [each for each in reversed(sentences) if not QUOTED.match(each)]
     asking = [each for each in said[:_LAST] if _ASKS.search(each)]

@@ -19,7 +19,7 @@ from operator import attrgetter
 
 import msgspec
 
-from forged.capture.answers import has_value
+from forged.capture.answers import AnsweredQuestion, has_value
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
@@ -42,15 +42,6 @@ _ALONE = 1.0
 _LONG = 200
 _ASKS = re.compile(r"[?？]\s*$")
 _QUOTES = re.compile('["“«「`]')
-# Forms of questions and answers: an open question, a choice, a number, a refusal.
-_OPEN = re.compile(
-    r"\b(?:how|which|what|who|where|when|wie|welche\w?|was|wer|wo|wann|cuánt\w+|cuál\w*|qué|quién|dónde|cuándo"
-    r"|combien|quel\w*|qui|où|quand|quant\w+|qua(?:l|is)|quem|onde|quando)\b|多少|多久|几|什么|哪|谁|怎么|いくつ|何|どの|どれ|誰|どこ|いつ"
-)
-_CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
-_NUMBER = re.compile(r"\d")
-_NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
-_FEW, _TINY, _WORDY = 2, 40, 40
 _MARKED = re.compile(r"\W*[->#$|+]")
 
 
@@ -128,13 +119,24 @@ class StatementScorer:
         keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
         return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
 
-    def settles(self, answer: Answer, sentence: str, row: bytes = b"", joint: bytes = b"") -> float:
+    def settles(
+        self, answered: AnsweredQuestion, sentence: str, row: bytes = b"", joint: bytes = b""
+    ) -> float:
         """Score a sentence of an answer as settling something that lasts.
 
         `row` is the sentence's vector, and `joint` that of the answer with its question.
         """
-        vector = array("f", row + joint)
-        return self._settles.value(vector, hashed_features(sentence), answer_features(answer, sentence))
+        features = answer_features(answered, sentence)
+        return self._settles.value(array("f", row + joint), hashed_features(sentence), features)
+
+
+def answer_features(answered: AnsweredQuestion, sentence: str) -> tuple[float, ...]:
+    """Return features of the form of a question, its answer and one sentence; the last is always 1."""
+    return (
+        *answered.features(sentence),
+        *form_features(answered.text)[:-1],
+        *form_features(sentence),
+    )
 
 
 class LinearModel(msgspec.Struct, frozen=True):
@@ -175,44 +177,6 @@ def form_features(text: str) -> tuple[float, ...]:
         bool(_MARKED.match(text)),
         asks(text),
         1.0,
-    )
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """A person's answer to a question or proposal of the agent, as sentences.
-
-    `question` has the agent's sentences, the asking one first.
-    """
-
-    question: tuple[str, ...]
-    sentences: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """Return the person's words."""
-        return " ".join(self.sentences)
-
-    @property
-    def joint(self) -> str:
-        """Return the asking sentence and the answer as one text, to be scored together."""
-        return f"{self.question[0]} {self.text}"[:MESSAGE_CHARS]
-
-
-def answer_features(answer: Answer, sentence: str) -> tuple[float, ...]:
-    """Return features of a sentence, its answer and the question, from 0 to 2; the last is always 1."""
-    asking, text = answer.question[0].casefold(), answer.text
-    return (
-        sentence == answer.sentences[0],
-        len(answer.sentences) > _FEW,
-        *form_features(text)[:-1],
-        bool(_ASKS.search(asking)),
-        bool(_OPEN.search(asking)),
-        bool(_CHOICE.search(asking)),
-        bool(_NUMBER.search(text)),
-        len(text) <= _TINY,
-        min(len(text.split()), _WORDY) / (_WORDY / 2),
-        bool(_NO.match(text.casefold())),
-        *form_features(sentence),
     )
 
 
@@ -269,10 +233,10 @@ def _own_words(said: Sequence[Statement]) -> str:
 
 
 def passage_score(passage: Passage, says: Callable[[str], float]) -> float:
-    """Return the score of a passage: half its best sentence, half its message, or the sentence less a little.
+    """Return the score of a passage: half its best sentence, half its message.
 
-    A sentence below 0 gets no help from its message. A question or order in the message is no sign against
-    a sentence that lasts by itself.
+    It is at least that of the sentence less a little. A sentence below 0 gets no help from its message. A
+    question or order in the message is no sign against a sentence that lasts by itself.
     """
     best = max(says(each.text) for each in passage.sentences)
     if best < 0:

@@ -13,10 +13,9 @@ from math import inf
 
 import msgspec
 
-from forged.capture.answers import has_value, subject_of, turns_away
+from forged.capture.answers import AnsweredQuestion, has_value, subject_of, turns_away
 from forged.capture.authorship import Statement
 from forged.capture.linear_model import (
-    Answer,
     LinearModel,
     Passage,
     StatementScorer,
@@ -52,7 +51,7 @@ _JOINS = 4.0
 _NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
 _ONLY_AGREED = "the agent said it, and you only agreed"
 # A sentence stays with the best one of its message at this score, and so far below it.
-_LEAST_BESIDE, _BELOW_BEST = -4.0, 12.0
+_LEAST_JOINED, _BELOW_BEST = -4.0, 12.0
 # Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
@@ -83,7 +82,7 @@ class AnsweredMessage(msgspec.Struct, frozen=True):
     of the agent that it accepts.
     """
 
-    answer: Answer
+    answer: AnsweredQuestion
     statements: tuple[Statement, ...]
     scored: str
     is_bare: bool = False
@@ -219,17 +218,14 @@ def answers_of(said: Sequence[Statement]) -> Iterator[AnsweredMessage]:
     """Yield the messages that answer a question or proposal of the agent."""
     for message in dict.fromkeys(each.message for each in said if each.asked):
         mine = tuple(each for each in said if each.message == message)
-        answer = Answer(mine[0].asked, tuple(each.text for each in mine))
+        answer = AnsweredQuestion(mine[0].asked, tuple(each.text for each in mine))
         is_bare = not has_value(answer.text, offers=mine[0].offers)
         scored = answer.question[0].rstrip("?？ ") if is_bare else answer.joint
         yield AnsweredMessage(answer, mine, scored, is_bare)
 
 
 def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator[tuple[int, Proposal]]:
-    """Yield message and proposal of each answer that settles something; one without a value waits for review.
-
-    Sentences that last by themselves are left to the rules that `kept` them.
-    """
+    """Yield message and proposal of each answer that settles something; a bare yes waits for review."""
     for each in scored.answers:
         if each.is_bare:
             scores = scored.scores[each.scored]
@@ -372,7 +368,7 @@ def _may_last(sentence: Statement, scores: dict[str, StatementScores], best: Sta
         return True
     if is_vetoed(sentence.text, _UNRELATED):
         return False
-    return scores[sentence.text].keep > max(_LEAST_BESIDE, scores[best.text].keep - _BELOW_BEST)
+    return scores[sentence.text].keep > max(_LEAST_JOINED, scores[best.text].keep - _BELOW_BEST)
 
 
 def _is_proposal_in(kept: Proposal, text: str) -> bool:

@@ -18,12 +18,8 @@ from forged.cli.shared_status import because, endpoint_lines, shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
 from forged_client.protocol import CaptureReport, RootReport, StatusReport, WaitsElsewhere
 
-EVERYWHERE = "*"
-"""Means all repositories in a list of paused ones."""
-
-BUILT_IN = "builtin:rules"
-"""The classifier that needs no model."""
-
+# All repositories, in a list of paused ones; and the classifier that needs no model.
+EVERYWHERE, BUILT_IN = "*", "builtin:rules"
 _PROBLEMS_SHOWN = 10
 _SECRETS_NAMED = 3
 _PLAIN = Painter()

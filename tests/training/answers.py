@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.answers import has_value, question_in
+from forged.capture.answers import AnsweredQuestion, has_value, question_in
 from forged.capture.authorship import sentences
-from forged.capture.linear_model import FILE, Answer, LinearModelFile, StatementWeights, answer_features
+from forged.capture.linear_model import FILE, LinearModelFile, StatementWeights, answer_features
 from forged_client.typed import resolved
 from tests.training.data import DATA
 from tests.training.fitting import Fitted, Floats, Rows, fit
@@ -42,7 +42,7 @@ class Labelled(NamedTuple):
     """A labelled answer, and which of its sentences settle something."""
 
     language: str
-    answer: Answer
+    answer: AnsweredQuestion
     settled: tuple[bool, ...]
 
     def part(self, *, by_language: bool) -> str:
@@ -63,7 +63,9 @@ def _of_file(file: Path) -> Iterator[Labelled]:
         parts = _BRACKETS.findall(marked)
         assert (label == SETTLES) == bool(parts), line
         if said and has_value(" ".join(said)):
-            yield Labelled(file.stem, Answer(question, said), tuple(_is_marked(each, parts) for each in said))
+            yield Labelled(
+                file.stem, AnsweredQuestion(question, said), tuple(_is_marked(each, parts) for each in said)
+            )
 
 
 def _is_marked(sentence: str, parts: Sequence[str]) -> bool:
