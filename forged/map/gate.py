@@ -10,7 +10,8 @@ log odds that the message was written with a row in mind (`LexicalOdds`). A like
 chance with a probability of at most exp(-x), so words alone need no statistics of the store.
 
 A session gets more than a single message: its messages are likelier to be about the project, and memories
-stay in context for later turns. So the first turn may bring most, and later ones fewer and fewer.
+stay in context for later turns. So the first turn may bring most, if it is in the words of the store, and
+later ones fewer and fewer. A cue counts like its memory's text; a name that no memory has counts against.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):
-    """Cues of a map part with their indexes: lines on when a memory is useful, which raise its rank.
+    """Cues of a map part with their indexes: lines on when a memory is useful, as good as its text.
 
     `owners` intp (m,), ascending, are the rows of the memories with cues. `begins` intp (m,) are their first
     cues.

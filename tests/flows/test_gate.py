@@ -253,14 +253,15 @@ def test_of_220_messages_off_the_point_at_most_5_percent_inject_something():
     """Through the daemon, each asked in both repositories: 4.8 % when set, of the held-out half 5.5 %.
 
     What it costs on this set, made of questions that share few words with their answers, was 13 points of
-    recall@10, 0.68 to 0.54; most of it are paraphrases, which words alone find but do not recognise.
+    recall@10, 0.68 to 0.54; most of it are paraphrases, which words alone find but do not recognise. At most
+    six memories a message cost 4 more.
     """
     gated, open_ = measured(stores.whole(jsonl_set.load(LIFE)), "", "0")
 
     assert gated.off_topic.messages == 440
     assert gated.off_topic.rate <= 0.05
     assert open_.off_topic.rate > 0.5  # the same messages, were there no gate
-    assert gated.total.recall_at_10 >= 0.53
+    assert gated.total.recall_at_10 >= 0.49
     assert {kind.kind: kind.recall_at_10 for kind in gated.kinds}["direct"] >= 0.95
 
 
