@@ -8,6 +8,7 @@ a valid memory and a missed one shows both, so doubt means no replacement.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -38,6 +39,8 @@ _SENTENCE = 3  # words of a sentence that says something by itself
 _SAME_SLOT, _SAME_RULE = 0.3, 0.5
 # Two shared words among the four that count most.
 _TWO_WORDS = 0.5
+# Letters that related words have in common at least.
+_RUN = 4
 # Most texts with evidence that are judged, those with most in common first.
 _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
@@ -250,12 +253,27 @@ def evident(
         alone = frozenset(kind for kind in lists if users[kind] == 1)
         for place, text in enumerate(texts):
             for was in text:
+                if not _may_share(one, was):
+                    continue
                 signs = pair_signs(without_commits_and_dates(one), without_commits_and_dates(was), common)
                 if (was in rows or not rows) and _are_related(signs, was, alone):
                     found[SentencePair(one, was, place)] = signs, alone
     likely = sorted(found, key=lambda pair: -found[pair][0].rest - slot_sign(found[pair][0]))[:_MOST_JUDGED]
     shown = {pair: _evidence(pair.said, pair.was, *found[pair], common) for pair in likely}
     return {pair: evidence for pair, evidence in shown.items() if evidence is not None}
+
+
+def _may_share(newer: str, older: str) -> bool:
+    """Return False if two texts share neither a part of a subject word nor a list, found in microseconds."""
+    new, old = slots_of(newer), slots_of(older)
+    return not (_parts_of(newer).isdisjoint(_parts_of(older)) and new.values.keys().isdisjoint(old.values))
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts_of(text: str) -> frozenset[str]:
+    """Return all runs of four letters in the subject words of a text, and shorter words."""
+    words = slots_of(text).topics
+    return frozenset(word[at : at + _RUN] for word in words for at in range(max(1, len(word) - _RUN + 1)))
 
 
 def _settles(text: str) -> bool:

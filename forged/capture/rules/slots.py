@@ -440,7 +440,7 @@ class SlotTable(msgspec.Struct, frozen=True):
         return len(self.topics) <= _BARE_TOPICS and bool(self.values or self.numbers or self.names)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)  # a turn is compared with some hundred texts
 def slots_of(text: str) -> SlotTable:
     """Read the slots of a statement: subject words, values, numbers and signs of change."""
     lists = word_lists()
