@@ -50,8 +50,8 @@ _CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
 _NUMBER = re.compile(r"\d")
 _NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
 _FEW, _TINY, _WORDY = 2, 40, 40
-# Characters of a question with its answer that are scored.
-_JOINT = 1_000
+# Characters of a question with its answer that are scored, and of words that need their subject.
+_JOINT, _BRIEF = 1_000, 40
 # Weights of a noun phrase: introduced by an article or preposition, each of three words, each long word, each
 # word said elsewhere, a noun in German; against it: said in the answer, a later place, an earlier sentence.
 _INTRODUCED, _EACH, _LONG, _ELSEWHERE, _CAPITAL = 2.0, 0.8, 0.3, 1.0, 1.0
@@ -142,6 +142,17 @@ def question_in(sentences: Sequence[str]) -> tuple[str, ...]:
     asking = [each for each in said[:_LAST] if _ASKS.search(each)]
     asking = asking or [each for each in said[:_LAST] if answer_words().proposes.search(each)]
     return (*asking, *(each for each in said if each not in asking)) if asking else ()
+
+
+def with_subject(subject: str, said: str) -> str:
+    """Return the text of a memory of an answer: its subject and the person's words."""
+    return f"{subject[:1].upper()}{subject[1:]}: {said}" if subject else said
+
+
+def judged_part(content: str) -> str:
+    """Return the part of an answer's memory that is compared: if not brief, the person's words."""
+    said = content.partition(": ")[2]
+    return said if len(said) > _BRIEF else content
 
 
 def turns_away(sentence: str) -> bool:

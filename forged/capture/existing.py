@@ -19,6 +19,7 @@ from itertools import chain, islice, zip_longest
 import msgspec
 import numpy as np
 
+from forged.capture.answers import judged_part
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import (
     Judgement,
@@ -295,7 +296,7 @@ class ReplacementLookup:
         (versions, links, _), rows = self._existing.versions(self._root), self._existing.rows
         if not versions:
             return None
-        session, texts = self._existing.session_id, [each.content for each in versions]
+        session, texts = self._existing.session_id, [*map(_judged_text, versions)]
         recent = [place for place, each in enumerate(versions) if each.session_id == session]
         chains = [links.head(each.id) for each in versions]
         return judged(self._text, texts, rows=rows, penalty=self.penalty, recent=recent, chains=chains)
@@ -382,7 +383,12 @@ def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
     most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
-    return [each.content for each in near]
+    return [*map(_judged_text, near)]
+
+
+def _judged_text(memory: Memory) -> str:
+    """Return the text of a memory that is compared: of an answer the person's words."""
+    return judged_part(memory.content) if memory.origin == Origin.AGREED else memory.content
 
 
 def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:

@@ -13,7 +13,14 @@ from math import inf
 
 import msgspec
 
-from forged.capture.answers import AnsweredQuestion, has_value, subject_of, turns_away
+from forged.capture.answers import (
+    AnsweredQuestion,
+    has_value,
+    judged_part,
+    subject_of,
+    turns_away,
+    with_subject,
+)
 from forged.capture.authorship import Statement
 from forged.capture.linear_model import (
     LinearModel,
@@ -238,13 +245,13 @@ def _answer_proposals(scored: ScoredEvent, kept: Sequence[Proposal]) -> Iterator
         elif settling := _settling_sentences(each, scored, kept):
             text = " ".join(settling)
             subject = subject_of(each.answer.question, text)
-            content = presentable(text)
-            content = f"{subject[:1].upper()}{subject[1:]}: {content}" if subject else content
+            content = with_subject(subject, presentable(text))
+            judged = judged_part(content) if subject else text
             best = max((scored.scores[sentence] for sentence in settling), key=lambda found: found.keep)
             category = best.category(Scope.REPO)
             yield (
                 each.message,
-                Proposal(content, category=category, why="answer", agreed=subject, said=text),
+                Proposal(content, category=category, why="answer", agreed=subject, said=judged),
             )
 
 
@@ -259,7 +266,7 @@ def _settling_sentences(
         for each in mine[:last]
         if len(each) <= LONGEST_SENTENCE
         and not is_vetoed(each, _NO_ANSWER)
-        and not any(_bare(each) in _bare(one.content) for one in kept)
+        and not any(_is_same(each, one.content) for one in kept)
     ]
     joint, scorer = scored.rows[answered.scored], scored.scorer
     worth = {each: scorer.settles(answered.answer, each, scored.rows[each], joint) for each in free}
@@ -268,6 +275,12 @@ def _settling_sentences(
     likely = [each for each in best if worth[each] >= scorer.settles_bar - _JOINS]
     found = [each for each in free if each in likely] if most >= scorer.settles_bar else []
     return found if has_value(" ".join(found), offers=answered.offers) else ()
+
+
+def _is_same(sentence: str, content: str) -> bool:
+    """Return True if a sentence contains the content of a proposal, or is part of it."""
+    one, other = _bare(sentence), _bare(content)
+    return one in other or other in one
 
 
 def _is_contained_in(passage: Passage, answer: Proposal) -> bool:

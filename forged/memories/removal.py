@@ -33,7 +33,7 @@ _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 BY_PROMPT = "prompt"
 # Scopes and origins of memories that a person's prompt may forget.
 _FORGOTTEN_AS_SAID = frozenset({Scope.REPO, Scope.USER})
-_OWN_WORDS = frozenset({Origin.TYPED, Origin.EXPLICIT, "agreed"})
+_OWN_WORDS = frozenset({Origin.TYPED, Origin.EXPLICIT, Origin.AGREED})
 
 
 async def remove_memories(

@@ -171,9 +171,8 @@ def own(daemon, tmp_path) -> Path:
     top.mkdir()
     git(top, "init", "-q")
     daemon.trust(top)
-    with daemon.client() as client:
-        for text in (ORION, TABS):
-            client.ask(Remember(workspace=str(top), content=text, origin="explicit"))
+    for text in (ORION, TABS):
+        Shell(daemon.home, daemon.socket, top).run_as_person("remember", text)
     return top
 
 

@@ -16,7 +16,7 @@ from tests.support.daemon import Scene, ids, shared_scene
 from tests.support.provider import Answer, completion
 
 Messages = list[dict[str, object]]
-SUB_TURNS, SMALL = 8, 56
+SUB_TURNS, SMALL = 8, 46
 REMINDER = "<system-reminder>The file changed.</system-reminder>"
 
 
