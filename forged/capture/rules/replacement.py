@@ -46,7 +46,7 @@ _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
 _BRIEF = 160
 # Characters of a text that another value may change in place.
-_SHORT = 110
+_SHORT, _PART_CHANGED = 110, 60
 # Most words and characters of a correction without a subject, and how one may begin.
 _FEW_WORDS, _FEW_CHARS = 7, 50
 _NO = re.compile(r"(?:no|nope|nein|nee|non|não|いいえ|いや|不)\b|不[，,]", re.IGNORECASE)
@@ -209,6 +209,8 @@ def successor_of(newer: str, older: str) -> str:
     if swap is None:
         return ""
     is_part = bool(_other_values(older, swap.gone) - _other_values(newer, swap.fresh))
+    # A longer statement has a subject of its own.
+    is_part = is_part and len(newer) <= _PART_CHANGED
     return swap.text if is_part or _is_bare(newer) else ""
 
 
