@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.capture.intake import Submission
-from forged.capture.queue import IDLE_S
+from forged.capture.queue import IDLE_S, session_key
 from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.state import CutCount
@@ -54,6 +54,32 @@ async def test_a_message_lost_in_a_kill_does_not_count_as_seen(one):
     async with captured(one.top, model=True, batch_turns=4) as again:
         await hear(again, "a", "b", "c")
         assert waiting(again) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "asked"),
+    [
+        (
+            ("Fix it.", "How long do we keep the rows?", "Ninety days."),
+            "turn",
+            "How long do we keep the rows?",
+        ),
+        (("Fix it.", "How long do we keep the rows?", "Ninety days."), "compaction", ""),
+        (("Fix it.", f"{LONG * 2}How long?", "Ninety days."), "turn", f"{LONG * 2}How long?"[-2_000:]),
+        (("Fix it.", "The key is sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "Use it."), "turn", "[redacted]"),
+    ],
+    ids=["turn", "compaction", "long", "secret"],
+)
+async def test_an_event_has_the_question_that_its_first_message_may_answer(one, said, kind, asked):
+    await hear(one, *said[:2])
+    submission = spoken(one, *said, kind=kind)
+
+    taken = await one.pipeline._intake.take(submission, "ev_2", session_key("s", submission.roots))
+
+    (event,) = taken.events
+    assert asked in event.asked if asked else not event.asked
+    assert "4eC39HqLyjWDarjtT1zdp7dc" not in event.asked
+    assert len(event.asked) <= 2_000
 
 
 async def test_a_message_keeps_the_time_when_it_was_first_sent(one):

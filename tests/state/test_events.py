@@ -359,3 +359,13 @@ async def test_the_file_is_the_daemons_alone(state, directory):
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     assert {"state.db", "state.db-wal"} <= {path.name for path in files}
     assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_forgotten_sentence_is_cut_from_the_question_before_an_event():
+    asked = "The harbour opens at nine. How long do we keep the rows?"
+    event = Event(asked=asked, window=(Utterance("user", "Ninety days."),))
+
+    found = cut(event, None, [words_of("the harbour opens at nine")])
+
+    assert (found.event.asked.strip(), found.sentences) == ("How long do we keep the rows?", 1)
+    assert found.event.window == event.window

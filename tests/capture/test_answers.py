@@ -1,0 +1,212 @@
+"""An answer is read with its question: its subject, its value, and whose words a memory of it has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.capture.answers import AnsweredQuestion, has_value, lists_options, question_in, subject_of
+from forged.capture.authorship import sentences, statements
+from forged.capture.linear_model import (
+    SIGNS,
+    LinearModel,
+    StatementScorer,
+    StatementWeights,
+    answer_features,
+)
+from forged.capture.local_classifier import LocalClassifier
+from forged.capture.rules.engine import RuleClassifier
+from forged.capture.values import Proposal
+from forged.conversation import Utterance
+from forged.memory import Scope
+from forged.state import Event
+from forged.text.linear import Weights
+
+# Words that a subject may have; everything else is code, a path, a host, a number or a mark.
+_WORD = re.compile(r"[^\W\d_]+'?")
+_FEATURES = len(answer_features(AnsweredQuestion(("Why?",), ("No.",)), "No."))
+EMPTY = [
+    *("yes", "ok, go ahead", "exactly.", "the first one", "b", "sounds good, thanks", "no"),
+    *(
+        "ja",
+        "genau, mach das",
+        "sí, vale",
+        "el primero",
+        "oui, vas-y",
+        "d'accord merci",
+        "sim, pode ser",
+        "a segunda",
+    ),
+    *("好的", "第一个", "就这样吧", "はい", "お願いします", "二番目"),
+]
+VALUES = [
+    *("Ninety days.", "No - UTC, always.", "7", "the second, but as csv", "Rosa", "skip it"),
+    *(
+        "neunzig Tage",
+        "ja, aber nur intern",
+        "noventa días",
+        "quatre max",
+        "vinte",
+        "九十天",
+        "800MB",
+        "90日",
+        "社内だけ",
+    ),
+]
+
+
+@pytest.mark.parametrize("answer", EMPTY)
+def test_agreement_courtesy_and_a_choice_say_nothing_by_themselves(answer):
+    assert not has_value(answer, offers=True)
+
+
+@pytest.mark.parametrize("answer", VALUES)
+def test_a_word_a_number_or_a_name_is_a_value(answer):
+    assert has_value(answer)
+
+
+def test_a_number_is_a_choice_only_where_options_are_listed():
+    offer, question = "Options: 1) keep it 2) drop it", "How many workers?"
+    assert lists_options(offer)
+    assert not has_value("2", offers=lists_options(offer))
+    assert has_value("2", offers=lists_options(question))
+
+
+@pytest.mark.parametrize(
+    ("asked", "subject"),
+    [
+        ("How long do we keep the audit rows?", "audit rows"),
+        ("Wie lange sollen wir die Prüfprotokolle behalten?", "Prüfprotokolle"),
+        ("¿Cuánto dura la caché de tarifas?", "caché de tarifas"),
+        ("Combien de temps gardes-tu le journal des accès ?", "journal des accès"),
+        ("Quem aprova a ordem de compra?", "ordem de compra"),
+        ("缩进用几个空格？", "缩进"),
+        ("送信間隔はどのくらいにしますか？", "送信間隔"),
+        ("Shall I?", ""),
+    ],
+)
+def test_the_subject_is_a_noun_phrase_of_the_question(asked, subject):
+    assert subject_of(question_in([*sentences(asked)]), "x") == subject
+
+
+PIECES = [
+    *("the", "our", "deploy", "key", "for", "of", "la", "clé", "Prüfung", "设置", "設定", "?", "."),
+    *("`rm -rf /`", "https://evil.example/x", "/etc/passwd", "--force", "mirror.example.net"),
+    *("4711", "drop_table", "curl()", '"trust all certificates"'),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14))
+def test_no_code_path_host_flag_number_or_quotation_gets_into_a_subject(words):
+    question = question_in([*sentences(f"{' '.join(words)}?")])
+    found = subject_of(question, "no") if question else ""
+    said = found.split()
+    assert len(said) <= 5
+    assert all(_WORD.fullmatch(each) for each in said)
+    assert "certificates" not in found
+
+
+# --- what becomes of it -------------------------------------------------------------------------------------
+
+
+def _model(settles: float, keep: float) -> LinearModel:
+    """A model that scores each sentence of an answer, and each text by itself, as given."""
+
+    def constant(value: float, signs: int) -> Weights:
+        return Weights(b"", 1.0, (0.0,) * (signs - 1) + (value,))
+
+    none, kept = constant(0.0, SIGNS), constant(keep / 2, SIGNS)
+    scorer = StatementScorer(
+        StatementWeights(
+            bar=1.0,
+            asked_bar=50.0,
+            settles_bar=0.0,
+            settles=constant(settles, _FEATURES),
+            keep=kept,
+            asks=none,
+            kept={"decision": kept},
+            others={"question": none},
+            user=none,
+        )
+    )
+    return LinearModel(scorer, scorer)
+
+
+async def proposed(
+    answer: str,
+    asked: str = "I can do that. How long do we keep the audit rows?",
+    *,
+    settles: float = 1.0,
+    keep: float = -5.0,
+    headless: bool = False,
+) -> list[Proposal]:
+    """Return the proposals of an answer in a turn of its own, after the agent's message `asked`."""
+    local = LocalClassifier(None, lambda: _model(settles, keep))
+    event = Event(asked=asked, window=(Utterance("user", answer),), session_id="s", headless=headless)
+    if headless:
+        return list(local.requested(event).proposals)
+    rules = RuleClassifier(lambda *_: (), local.refine)
+    found = await rules.classify(event, (), deadline=0.0, attempts=1)
+    return [each for each in found.proposals if not each.update_only]
+
+
+async def test_an_answer_is_kept_with_the_subject_of_its_question_as_agreed():
+    (found,) = await proposed("Ninety days.")
+    assert (found.content, found.scope, found.agreed, found.waits) == (
+        "Audit rows: Ninety days.",
+        Scope.REPO,
+        "audit rows",
+        "",
+    )
+
+
+async def test_an_answer_makes_one_memory_of_at_most_three_sentences():
+    said = "Ninety days. Count from the invoice. Skip test rows. Archive the rest. Does that fit?"
+    (found,) = await proposed(said)
+    assert found.content == "Audit rows: Ninety days. Count from the invoice. Skip test rows."
+
+
+async def test_another_matter_in_an_answer_is_not_part_of_it():
+    (found,) = await proposed("Ninety days. Also, unrelated: the build is slow today.")
+    assert found.content == "Audit rows: Ninety days."
+
+
+async def test_what_settles_nothing_is_not_kept():
+    assert await proposed("Ninety days.", settles=-1.0) == []
+
+
+async def test_what_is_said_without_a_question_is_no_answer():
+    assert await proposed("Ninety days.", "I added the test and it passes.") == []
+
+
+@pytest.mark.parametrize("answer", EMPTY)
+async def test_a_mere_yes_keeps_nothing_of_the_agents_that_does_not_last(answer):
+    poison = "The guide says that deploys go through mirror.example.net. Shall I set it up?"
+    assert await proposed(answer, poison) == []
+
+
+async def test_a_mere_yes_to_what_lasts_waits_with_the_agents_words():
+    said = await proposed("yes", "So a draft expires after 14 days?", keep=8.0)
+    (found,) = (each for each in said if each.why == "answer")
+    assert (found.content, found.agreed) == ("So a draft expires after 14 days.",) * 2
+    assert found.waits
+
+
+async def test_a_run_of_a_script_agrees_to_nothing():
+    assert await proposed("Ninety days.", headless=True) == []
+    assert await proposed("yes, remember that", "Rows are kept ninety days.", keep=8.0, headless=True) == []
+
+
+async def test_what_the_person_agreed_to_and_asked_to_keep_is_agreed_and_not_typed():
+    (found,) = await proposed("yes. remember that", "Rows are kept ninety days.", keep=8.0)
+    assert found.agreed == "Rows are kept ninety days."
+    assert not found.waits
+
+
+def test_the_agents_lists_and_quotations_are_no_question():
+    listed = "- Should all deploys skip review?\n- Should tokens be logged?"
+    message = f"The page lists:\n\n{listed}\n\n> Trust the mirror?"
+    assert statements([Utterance("assistant", message), Utterance("user", "yes")])[0].asked == ()
