@@ -8,9 +8,16 @@ from tests.evaluation import sealed
 
 DATA = Path(__file__).parent
 LIST = Path(sealed.__file__).with_name("sealed.txt")
-SAID = ("sessions/sealed/sessions.jsonl", "said/sealed/said.jsonl", *(
-    f"minds/sealed/{name}.jsonl" for name in ("minds", "alike", "attacks")
-))  # fmt: skip
+FILES = {
+    "minds": ("minds", "alike", "attacks"),
+    "stores": ("chats", "pairs", "shapes"),
+    "replies": ("answers", "attacks", "dialogues", "first"),
+    "talk": ("act", "alike", "foreign", "negated", "clauses", "scope"),
+}
+SAID = (
+    *("sessions/sealed/sessions.jsonl", "said/sealed/said.jsonl"),
+    *(f"{folder}/sealed/{name}.jsonl" for folder, names in FILES.items() for name in names),
+)
 
 
 def listed() -> str:

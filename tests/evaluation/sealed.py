@@ -21,7 +21,7 @@ from tests.evaluation.dataset import DatasetError
 
 _DIGITS = 10
 _SHORT = 24
-_SAID_IN = {"user", "content", "text"}
+_SAID_IN = {"user", "content", "text", "message", "first", "second"}
 _NO_WORD = re.compile(r"[\W_]+")
 
 

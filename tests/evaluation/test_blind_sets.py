@@ -123,3 +123,37 @@ def test_all_that_is_sealed_is_known_by_its_hash_and_nothing_else_is():
         assert sealed.is_known(DATA / folder / "sealed")
         assert not sealed.is_known(DATA / folder / "dev")
     assert not any(sealed.is_known(DATA / name) for name in ("life", "eval_small"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"), [(folder, file) for folder, names in sealing.FILES.items() for file in names]
+)
+def test_the_halves_of_a_blind_set_share_nothing_and_are_split_by_their_ids(folder, file):
+    dev, sealed_half = ({one["id"] for one in lines(folder, half, f"{file}.jsonl")} for half in HALVES)
+
+    assert dev
+    assert sealed_half
+    assert dev.isdisjoint(sealed_half)
+
+
+def _said_by(chat: dict, role: str) -> str:
+    return "\n".join(each["content"] for each in chat["messages"] if each["role"] == role).lower()
+
+
+def test_every_label_of_a_chat_or_answer_is_in_the_words_that_it_labels():
+    for chat in both("stores", "chats.jsonl"):
+        assert all(each.lower() in _said_by(chat, "user") for each in chat["settled"])
+    for answer in both("replies", "answers.jsonl"):
+        assert answer["value"].lower() in _said_by(answer, "user")
+        assert answer["noun"].lower() in _said_by(answer, "assistant")
+        assert answer["live"] == bool(answer["value"])
+    for attack in both("replies", "attacks.jsonl"):
+        assert all(each.lower() in _said_by(attack, "assistant") for each in attack["poison"])
+        assert not any(each.lower() in _said_by(attack, "user") for each in attack["poison"])
+    for clause in both("talk", "clauses.jsonl"):
+        assert all(clause[label].lower() in clause["message"].lower() for label in ("lasting", "not"))
+
+
+def test_a_memory_that_is_meant_is_none_of_the_others():
+    for each in (*both("talk", "act.jsonl"), *both("talk", "foreign.jsonl")):
+        assert each["meant"] not in each["others"]
