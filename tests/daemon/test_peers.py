@@ -31,7 +31,6 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.waits = folder / "waits"
-        os.mkfifo(self.waits)
         self.inner = f'sh -c "echo \\$\\$; exec cat {self.waits}"'
 
     def command(self, form: str, program: str) -> str:
@@ -54,11 +53,15 @@ class Scene:
     @contextlib.contextmanager
     def process(self, command: str, *, on_terminal: bool = True) -> Iterator[int]:
         """Run a command; yield the id of the process that waits below it."""
+        os.mkfifo(self.waits)
         with shell_of_its_own(command, on_terminal=on_terminal) as lines:
             try:
                 yield int(next(lines))
             finally:
-                os.close(os.open(self.waits, os.O_WRONLY))
+                # Who waits for a writer gets one, and who comes later finds no file.
+                writer = os.open(self.waits, os.O_RDWR)
+                self.waits.unlink()
+                os.close(writer)
 
 
 @pytest.fixture
