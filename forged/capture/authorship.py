@@ -11,8 +11,8 @@ has the accepted sentence in `agreed`, and an answer has the question in `asked`
 `Provenance` rates a proposal. `foreign`: its words were pasted or quoted, and nothing of it was typed or
 asked for. `mixed`: it has words found only in foreign text (for a model, one is enough), or a model wrote it
 and less than two fifths of its words were typed; it waits for review. Near a brief, mixed becomes foreign.
-`own`: all else. Words are compared by their beginnings, without the commonest. A
-pasted number counts as foreign. Invisible characters are ignored. Time is linear in the text; raises nothing.
+`own`: all else. Words are compared by their beginnings, without the commonest. A pasted number counts as
+foreign. Invisible characters are ignored. Time is linear in the text; raises nothing.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ _LEAST_BLANKS = 3
 _SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _STRAIGHT = str.maketrans("’‘＇", "'''")
 _MARKS = " \t.,;:!?…。，、！？-–—()\"'"
-# Longest sentence, in characters, that may need a neighbour; characters that are read of the assistant's
-# message.
-_SHORT, _READ = 120, 2_000
-# Letters of a request that says something by itself.
-_SAYS = 22
+# Longest sentence, in characters, that may need a neighbour; characters at the end of an agent's message that
+# are read.
+_SHORT, MOST_ASKED = 120, 2_000
+# Letters of a text that usually says something by itself.
+SAYS = 22
 # Characters of the shortest part of a sentence that has an aside.
 _LEAST_ASIDE = 8
 # Least number of words found only in foreign text. One may be chance, unless it contains a digit.
@@ -328,10 +328,9 @@ class Statement(msgspec.Struct, frozen=True):
     `before` is the user's text before it in the message. `answers` is the end of the agent's message, for
     the first sentence only, and `agreed` the same if the user accepts it and asks to keep it. `asked` has the
     sentences of an agent's message that asks or proposes something, the asking one first, and `offers` is
-    True if that message lists options. `message` is the
-    index in the window, and `message_text` the message without pasted text. `is_mixed`: it may be pasted, so
-    an order in it waits for review. `whole` adds the neighbours that it needs. `asks_alone`: it only asks to
-    keep another sentence.
+    True if that message lists options. `message` is the index in the window, and `message_text` the message
+    without pasted text. `is_mixed`: it may be pasted, so an order in it waits for review. `whole` adds the
+    neighbours that it needs. `asks_alone`: it only asks to keep another sentence.
     """
 
     text: str
@@ -365,7 +364,7 @@ def _agent_before(window: Sequence[Utterance], place: int, asked: str) -> str:
     """Return the end of the agent's message before the message at `place`, or ""."""
     if not place:
         return asked
-    return window[place - 1].text[-_READ:] if window[place - 1].role == "assistant" else ""
+    return window[place - 1].text[-MOST_ASKED:] if window[place - 1].role == "assistant" else ""
 
 
 def _statements_of_message(agent_text: str, place: int, found: Sequence[MessagePiece]) -> Iterator[Statement]:
@@ -431,7 +430,7 @@ def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
         return ""
-    asks_here = letters_in(without_request(text)) < _SAYS and asks(text)
+    asks_here = letters_in(without_request(text)) < SAYS and asks(text)
     return proposed if asks_here or _matches(_near_patterns()["asks_alone"], after) else ""
 
 
@@ -470,10 +469,12 @@ def _near_patterns() -> Mapping[str, re.Pattern[str]]:
 class Provenance:
     """Rates by a window's typed and pasted words if a proposal is the person's own; shows pasted text.
 
-    `begun` and `goes_on` are those of the window's event.
+    `asked`, `begun` and `goes_on` are those of the window's event.
     """
 
-    def __init__(self, window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False) -> None:
+    def __init__(
+        self, window: Sequence[Utterance], *, asked: str = "", begun: bool = False, goes_on: bool = False
+    ) -> None:
         own = pieces_of(window, begun=begun, goes_on=goes_on)
         found = [piece for _, pieces in own for piece in pieces]
         typed = [piece.text for piece in found if piece.author == "typed"]
@@ -484,7 +485,7 @@ class Provenance:
         if not self._pasted:
             return
         self._typed = words_said(typed)
-        said = statements(window, begun=begun, goes_on=goes_on)
+        said = statements(window, asked=asked, begun=begun, goes_on=goes_on)
         self._agreed = words_said(each.agreed for each in said if not each.is_mixed)
         self._unsure = words_said(piece.text for piece in found if piece.author == "unsure") - self._typed
         self._foreign = words_said(piece.text for piece in self._pasted) - self._typed

@@ -268,7 +268,8 @@ class _ProposalDecider:
     @cached_property
     def _provenance(self) -> Provenance:
         """Return the typed and pasted words of the window, read only if needed, as it is slow."""
-        return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
+        event = self._event
+        return Provenance(event.window, asked=event.asked, begun=event.begun, goes_on=event.goes_on)
 
     def _question(self, root: Root, memory: Memory, older: Memory) -> DecidedMemory:
         """Make the document that asks a person if a memory replaces an older one; both count meanwhile."""

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from forged.capture.authorship import MOST_ASKED
 from forged.capture.off_record import OffRecord, OptOut, cut_opted_out, opt_out_of, prepare, without_repeats
 from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
@@ -37,8 +38,6 @@ MOST_PARTS = 4096
 LONGEST_SECRET = 16_000
 # Tokens of a response in its session's memory, as many as a document's piece has.
 _MOST_TOKENS = 512
-# Characters at the end of an agent's message that the next message may answer.
-MOST_ASKED = 2_000
 # Distance between the times of turns in one capture.
 _APART_S = 1e-5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -50,8 +50,8 @@ class StatementWeights(msgspec.Struct, frozen=True):
 
     `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
     request, and `settles_bar` that of a sentence of an answer that settles something, which `settles` scores
-    with its answer and question. `kept` and `others` are the kinds of sentences that are
-    worth keeping or not.
+    with its answer and question. `kept` and `others` are the kinds of sentences that are worth keeping or
+    not.
     """
 
     bar: float

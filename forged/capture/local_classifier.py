@@ -21,7 +21,7 @@ from forged.capture.answers import (
     turns_away,
     with_subject,
 )
-from forged.capture.authorship import Statement
+from forged.capture.authorship import SAYS, Statement
 from forged.capture.linear_model import (
     LinearModel,
     Passage,
@@ -46,9 +46,9 @@ from forged.state import Event
 # Characters of a message that is kept whole, characters kept of a longer one, and sentences after a request
 # that may belong to it.
 BRIEF, LONG, _MORE = 160, 300, 2
-# Letters that make a statement: usually, at least, and after a colon or with a number. A character of Han or
+# Letters that make a statement: at least, and after a colon or with a number. A character of Han or
 # kana counts twice.
-_SAYS, _LEAST, _NAMES = 22, 12, 4
+_LEAST, _NAMES = 12, 4
 _MARKS = re.compile(r"[\W_]+")
 _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
 # Most sentences of an answer that are kept, the vetoes of one, and the reason why a mere yes waits.
@@ -144,13 +144,13 @@ class LocalClassifier:
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
-            if not any(_is_proposal_in(each, passage.text) for passage in requested)
+            if not any(_has(passage.text, each.content) for passage in requested)
         )
-        refused = tuple(each for each in refused if not any(_is_proposal_in(one, each.text) for one in stays))
+        refused = tuple(each for each in refused if not any(_has(each.text, one.content) for one in stays))
         proposals = (
             _make_proposal(passage, scores, "request" if passage in requested else "linear")
             for passage in free
-            if passage in requested or not any(_is_proposal_in(each, passage.text) for each in kept)
+            if passage in requested or not any(_has(passage.text, each.content) for each in kept)
         )
         sure = (*answers, *(each for each in proposals if each.content))
         others = [
@@ -266,7 +266,7 @@ def _settling_sentences(
         for each in mine[:last]
         if len(each) <= LONGEST_SENTENCE
         and not is_vetoed(each, _NO_ANSWER)
-        and not any(_is_same(each, one.content) for one in kept)
+        and not any(_has(one.content, each) or _has(each, one.content) for one in kept)
     ]
     joint, scorer = scored.rows[answered.scored], scored.scorer
     worth = {each: scorer.settles(answered.answer, each, scored.rows[each], joint) for each in free}
@@ -277,15 +277,9 @@ def _settling_sentences(
     return found if has_value(" ".join(found), offers=answered.offers) else ()
 
 
-def _is_same(sentence: str, content: str) -> bool:
-    """Return True if a sentence contains the content of a proposal, or is part of it."""
-    one, other = _bare(sentence), _bare(content)
-    return one in other or other in one
-
-
 def _is_contained_in(passage: Passage, answer: Proposal) -> bool:
     """Return True if the proposal of an answer has a sentence of a passage."""
-    return any(_bare(each.text) in _bare(answer.content) for each in passage.sentences)
+    return any(_has(answer.content, each.text) for each in passage.sentences)
 
 
 def _requested_passages(
@@ -334,17 +328,14 @@ def _update_only_proposals(
     for passage in likely:
         proposal = _make_proposal(passage, scores, "linear")
         against = max(0.0, _DOUBT - passage_score(passage, lambda text: scores[text].keep))
-        is_said = any(_is_proposal_in(each, passage.text) or _is_contained(proposal, each) for each in sure)
+        is_said = any(
+            _has(passage.text, each.content) or _has(each.content, proposal.content) for each in sure
+        )
         settles = any(not is_vetoed(each.text, _AGAINST) for each in passage.sentences)
         if proposal.content and not is_said and (settles or not against):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
             said = presentable(passage.text)
             yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty, said=said)
-
-
-def _is_contained(one: Proposal, other: Proposal) -> bool:
-    """Return True if the text of `other` contains the text of `one`."""
-    return _bare(one.content) in _bare(other.content)
 
 
 def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
@@ -384,14 +375,10 @@ def _may_last(sentence: Statement, scores: dict[str, StatementScores], best: Sta
     return scores[sentence.text].keep > max(_LEAST_JOINED, scores[best.text].keep - _BELOW_BEST)
 
 
-def _is_proposal_in(kept: Proposal, text: str) -> bool:
-    """Return True if a text contains the content of a proposal."""
-    return _bare(kept.content) in _bare(text)
-
-
-def _bare(text: str) -> str:
-    """Return a text without case, marks and spacing, to find it in another."""
-    return _MARKS.sub(" ", text).strip().casefold()
+def _has(text: str, part: str) -> bool:
+    """Return True if a text contains another one, without regard to case, marks and spacing."""
+    said, sought = (_MARKS.sub(" ", each).strip().casefold() for each in (text, part))
+    return sought in said
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
@@ -405,7 +392,7 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     at = places[0]
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
-    says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < _SAYS
+    says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < SAYS
     while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
         first -= 1
     while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
@@ -432,7 +419,7 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
     """Return the scope of sentences by their words: user if one is about the person, else repository."""
-    texts = [each for each in sentences if letters_in(without_request(each.text)) >= _SAYS] or sentences
+    texts = [each for each in sentences if letters_in(without_request(each.text)) >= SAYS] or sentences
     return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
 
 

@@ -181,3 +181,12 @@ def test_what_the_assistant_quotes_is_foreign_and_what_it_says_may_be_agreed_to(
     assert origins.authorship_of("Always restart the broker.", by_model=True) == "mixed"
     assert origins.authorship_of("Pin Python to 3.11.", by_model=True) == "own"
     assert Provenance(window[:2]).authorship_of("Always restart the broker.", by_model=True) == "foreign"
+
+
+def test_what_was_agreed_to_before_the_window_counts_as_asked_for():
+    pasted = "yes, remember that\n\n```\n$ make broker\nerror: restart the broker\n```"
+    window = [Utterance("user", pasted)]
+    said = "Python is pinned to version 3.11 here."
+
+    assert Provenance(window, asked=said).authorship_of(said, by_model=True) == "own"
+    assert Provenance(window).authorship_of(said, by_model=True) == "mixed"

@@ -13,6 +13,7 @@ from forged.text.forgetting import words_of
 from tests.capture.pipeline import Capture, captured
 from tests.support.clock import later, until
 
+REFUSED = "Don't remember that my boss is Zoltan.\n\nIndent with tabs."
 LONG = "word " * (WINDOW_LIMIT // 10)  # half a slice
 
 
@@ -67,8 +68,9 @@ async def test_a_message_lost_in_a_kill_does_not_count_as_seen(one):
         (("Fix it.", "How long do we keep the rows?", "Ninety days."), "compaction", ""),
         (("Fix it.", f"{LONG * 2}How long?", "Ninety days."), "turn", f"{LONG * 2}How long?"[-2_000:]),
         (("Fix it.", "The key is sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "Use it."), "turn", "[redacted]"),
+        (("Hello.", "Your boss is Zoltan. Shall I go on?", REFUSED), "turn", "Shall I go on?"),
     ],
-    ids=["turn", "compaction", "long", "secret"],
+    ids=["turn", "compaction", "long", "secret", "off the record"],
 )
 async def test_an_event_has_the_question_that_its_first_message_may_answer(one, said, kind, asked):
     await hear(one, *said[:2])
@@ -79,6 +81,7 @@ async def test_an_event_has_the_question_that_its_first_message_may_answer(one, 
     (event,) = taken.events
     assert asked in event.asked if asked else not event.asked
     assert "4eC39HqLyjWDarjtT1zdp7dc" not in event.asked
+    assert "Zoltan" not in event.asked
     assert len(event.asked) <= 2_000
 
 
