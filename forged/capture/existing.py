@@ -37,15 +37,13 @@ from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
 from forged.files import Root
 from forged.map import Chains, VectorMap, build_chains, search_maps
-from forged.memory import Memory, Origin, Scope, time_ns
+from forged.memory import OF_PERSON, Memory, Origin, Scope, time_ns
 from forged.models import split_layers
 from forged.state import Event
 from forged.stores import View
 from forged.text.english import TURNING
 from forged.text.same_text import TextIndex
 
-# Whose words may stay in a new version that a person's value changes.
-_OWN = frozenset({Origin.TYPED, Origin.EXPLICIT})
 # Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
 _NEAREST = 40
 _MOST_OF_SESSION, _CREATED = 200, operator.attrgetter("created_at")
@@ -284,7 +282,7 @@ class ReplacementLookup:
     @property
     def content(self) -> str:
         """Return the text of the new version: the proposal's, or the head's with another value in it."""
-        if self.head is None or self.head.origin not in _OWN:
+        if self.head is None or self.head.origin not in OF_PERSON:
             return self._content
         return successor_of(self._text, self.head.content) or self._content
 

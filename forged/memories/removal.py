@@ -22,7 +22,7 @@ from forged.maps import RootIndex
 from forged.memories.ids import find_on_disk, is_complete_id, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
-from forged.memory import Memory, Origin, Scope, Trigger, time_ns
+from forged.memory import OF_PERSON, Memory, Origin, Scope, Trigger, time_ns
 from forged.state import CutCount, DecidedMemory, MoveTarget, Rewrite, RootIds
 from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
@@ -33,7 +33,7 @@ _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 BY_PROMPT = "prompt"
 # Scopes and origins of memories that a person's prompt may forget.
 _FORGOTTEN_AS_SAID = frozenset({Scope.REPO, Scope.USER})
-_OWN_WORDS = frozenset({Origin.TYPED, Origin.EXPLICIT, Origin.AGREED})
+_OWN_WORDS = OF_PERSON | {Origin.AGREED}
 
 
 async def remove_memories(
