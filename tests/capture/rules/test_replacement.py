@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +38,7 @@ LAST_WORDS = 20
 CHANGED_WORDS = 46
 MOST_WRONG_BY_A_MODEL, MOST_WRONG_BY_WORDS = 2, 2
 # With rows, of the last half's 74 and 105 pairs, and of 45 last words beside 120 statements of others.
-FOUND, WRONG, STRANGE = 38, 5, 8
+FOUND, WRONG, STRANGE = 45, 8, 8
 # Forms of which one still replaces what is said of another subject, by words.
 PARALLEL = {"fr-days", "ja-language"}
 CHANGED_ELSEWHERE = {
@@ -251,12 +250,12 @@ def by_length(monkeypatch):
 def test_doubt_must_be_outweighed_and_the_likeliest_is_replaced():
     texts = ["Port 1111", "Port 1111111", "Port 11111"]
     newer, rows = "Port 22222", dict.fromkeys((*texts, "Port 22222"), b"")
-    among = math.log(len(texts))
 
     for known in (rows, NO_ROWS):
-        assert replaced_by(newer, texts, rows=known) == 1
-        assert replaced_by(newer, texts, rows=known, penalty=11.5 - among) == 1
-        assert replaced_by(newer, texts, rows=known, penalty=12.5 - among) is None
+        found = judged(newer, texts, rows=known)
+        assert found.place == replaced_by(newer, texts, rows=known) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=found.margin - 0.5) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=found.margin + 0.5) is None
         assert replaced_by(newer, texts, rows=known, penalties=[0.0, 11.5, 0.0]) == 2
 
 
@@ -328,7 +327,7 @@ def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it
     assert heads(held) == [moved]
 
     # It says less of the second than of the first, which nobody kept.
-    third = Proposal("The runner starts builds at 21:00 now.", "repo", update_only=True, penalty=0.5)
+    third = Proposal("The runner starts builds at 21:00 now.", "repo", update_only=True, penalty=1.5)
     assert decided(third, held) == []
     assert heads([*held, *decided(third, held, tentative=likely)]) == [third.content]
 
