@@ -297,6 +297,7 @@ def test_what_an_agent_remembers_of_the_persons_words_is_no_second_memory(daemon
 
     (kept,) = eventually(own_words)
     with daemon.client() as client:
+        client.rebuild(str(own), wait=True)  # as the file is there before the map has it
         live = [each for each in client.list(str(own)).memories if "Tuesdays" in each.content]
     assert [each.id for each in live if each.is_head] == [kept.id]
     assert kept.cues == ("shipping a release", "The team deploys on Tuesdays at nine.")
