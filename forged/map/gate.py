@@ -460,9 +460,9 @@ _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
 _SIX = 6
-_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, _SIX), Margins(1.65, 2.4)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, _SIX), Margins(1.65, 2.42)
 # By words alone one common word is chance: without a session nothing is admitted for it.
-_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, _SIX), Margins(1.9, 9.0, most=_SIX)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, _SIX), Margins(2.4, 9.0, most=_SIX)
 # The least limit of a turn, however many memories came before it.
 _FEWEST = 3
 # Margin of a session's first message, and the most memories for each deviation above it. With 1.3 and 4 an

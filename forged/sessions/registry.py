@@ -11,16 +11,15 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import CaptureService, Outcome, Submission, response_in
+from forged.capture import CaptureService, Forget, Meant, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
-from forged.files import Root
-from forged.memory import Memory, Origin, Scope
+from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
 from forged.sessions.message_buffer import MessageBuffer
 from forged.sessions.messages import SessionMessages
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 MOST_SESSIONS, _TRIED = 20_000, 8
 _MOST_NAME = 256
-_Forget = Callable[[Root, Memory], Awaitable[bool]]
 # Seconds between two searches for silent sessions.
 _LOOKS_S = 60.0
 
@@ -155,19 +153,26 @@ class Sessions:
         return outcome
 
     async def obey(
-        self, session: Session, place: Workplace, prompt: wire.Message, forget: _Forget, within_s: float
-    ) -> tuple[tuple[Root, Memory], ...]:
-        """Do what a person's prompt asks of the memory; return the memories that it asks for."""
-        found = await clean_transcript((prompt,))
-        if not found.said:
+        self,
+        session: Session,
+        place: Workplace,
+        messages: Sequence[wire.Message],
+        forget: Forget,
+        within_s: float,
+    ) -> Meant:
+        """Do what a person's prompt, the last message, asks of the memory; return what it asks for."""
+        found = await clean_transcript(messages)
+        if not found.said or found.places[-1] != len(messages) - 1:
             return ()
         spoken = Submission(
             kind="turn",
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
-            messages=found.said,
+            messages=found.said[-1:],
             injected=self._turns.injected_texts(session.session_id, place.tops, session.agent),
             agent=session.agent[:_MOST_NAME],
+            before=found.said[:-1],
+            context=session.in_context(place.tops),
         )
         return await self._capture.obey(spoken, forget, within_s)
 

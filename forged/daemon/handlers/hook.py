@@ -150,7 +150,7 @@ async def _obey(call: _HookCall) -> tuple[Ranked, ...]:
         return ()
     within_s = min(_OBEY_S, _OBEY_SHARE * (call.request.within_ms / 1000 or _OBEY_S))
     forget = partial(removal.forget_as_said, call.context.daemon.memories)
-    meant = await sessions.obey(call.session, call.place, messages.messages[-1], forget, within_s)
+    meant = await sessions.obey(call.session, call.place, messages.newest, forget, within_s)
     return tuple(Ranked(each, 0.0, found_by="search", root=root.top) for root, each in meant)
 
 
