@@ -21,7 +21,6 @@ from forged import lazy_exports
 if TYPE_CHECKING:
     from forged.capture.call_limiter import PROMPT_TOKENS
     from forged.capture.committer import Committer, Promotion
-    from forged.capture.dispatcher import Forget, Meant
     from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_opted_out
     from forged.capture.service import CaptureService
@@ -34,10 +33,8 @@ __all__ = [
     "WINDOW_LIMIT",
     "CaptureService",
     "Committer",
-    "Forget",
     "KnownMemory",
     "LocalVectors",
-    "Meant",
     "Outcome",
     "Promotion",
     "Submission",
@@ -50,7 +47,6 @@ __getattr__ = lazy_exports(
     __name__,
     call_limiter=("PROMPT_TOKENS",),
     committer=("Committer", "Promotion"),
-    dispatcher=("Forget", "Meant"),
     intake=("Outcome", "Submission", "response_in"),
     slices=("WINDOW_LIMIT",),
     off_record=("is_opted_out",),

@@ -460,7 +460,7 @@ _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
 _SIX = 6
-_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, _SIX), Margins(1.65, 2.42)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, _SIX), Margins(1.65, 2.4)
 # By words alone one common word is chance: without a session nothing is admitted for it.
 _ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, _SIX), Margins(2.4, 9.0, most=_SIX)
 # The least limit of a turn, however many memories came before it.

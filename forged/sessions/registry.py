@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import CaptureService, Forget, Meant, Outcome, Submission, response_in
+from forged.capture import CaptureService, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
@@ -152,19 +152,14 @@ class Sessions:
             await self._keep_response(place, spoken)
         return outcome
 
-    async def obey(
-        self,
-        session: Session,
-        place: Workplace,
-        messages: Sequence[wire.Message],
-        forget: Forget,
-        within_s: float,
-    ) -> Meant:
-        """Do what a person's prompt, the last message, asks of the memory; return what it asks for."""
+    async def prompt_of(
+        self, session: Session, place: Workplace, messages: Sequence[wire.Message]
+    ) -> Submission | None:
+        """Return a prompt, the last message, with its context; None if nothing is left of it."""
         found = await clean_transcript(messages)
         if not found.said or found.places[-1] != len(messages) - 1:
-            return ()
-        spoken = Submission(
+            return None
+        return Submission(
             kind="turn",
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
@@ -174,7 +169,6 @@ class Sessions:
             before=found.said[:-1],
             context=session.in_context(place.tops),
         )
-        return await self._capture.obey(spoken, forget, within_s)
 
     async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
         """Keep a turn's newest response as a session memory, if `[scopes].retrieve` has sessions."""
