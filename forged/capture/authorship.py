@@ -30,10 +30,8 @@ from forged.capture.paste_detection import QUOTED, Author, classify_blocks
 from forged.capture.rules.requests import (
     SaidToMemory,
     asks,
-    is_of_a_job,
-    is_of_text_here,
     letters_in,
-    may_speak_to_memory,
+    matches,
     said_to_memory,
     without_request,
 )
@@ -242,24 +240,28 @@ def parts_of(piece: MessagePiece) -> list[str]:
     return [part for part in _split(text) if part]
 
 
-def requests_to_memory(text: str) -> tuple[SaidToMemory, ...]:
+def requests_to_memory(text: str, *, may_point: bool = False) -> tuple[SaidToMemory, ...]:
     """Return a message's sentences that ask the memory to forget, or for what it has; none if in doubt.
 
-    Doubtful are long messages, lists, pasted text, and orders of scripts and of agents.
+    Doubtful are long messages, lists, pasted text, and orders of scripts and of agents. `may_point`: the
+    message before asked the memory.
     """
-    if len(text) > _MOST_TO_MEMORY or not may_speak_to_memory(text):
+    if len(text) > _MOST_TO_MEMORY or not (may_point or matches("speaks", text)):
         return ()
     found = pieces(text)
     if any(piece.author != "typed" or any(map(is_item, piece.lines)) for piece in found):
         return ()
     parts = [part for piece in found for part in parts_of(piece)]
-    asked = [said_to_memory(part) for part in parts]
+    for at, part in reversed([*enumerate(parts)]):
+        if at and matches("it", part) and not parts[at - 1].rstrip().endswith(("?", "？")):
+            parts[at - 1 : at + 1] = [f"{parts[at - 1].rstrip(' .!。！')}, {part.lstrip()}"]
+    asked = [said_to_memory(part, may_point=may_point) for part in parts]
     if not any(asked):
         return ()
     others = (part if each is None else each.around for part, each in zip(parts, asked, strict=True))
-    if any(map(is_of_a_job, others)):
+    if any(matches("job", each) for each in others):
         return ()
-    is_of_here = any(map(is_of_text_here, parts))
+    is_of_here = any(matches("here", each) for each in parts)
     return tuple(each for each in asked if each is not None and not (is_of_here and each.verb == "ask"))
 
 
