@@ -109,8 +109,8 @@ class CaptureMeasurement(msgspec.Struct, frozen=True):
     def main(self) -> list[tuple[str, str]]:
         """The figures of all conversations by their names."""
         found = [(name, getattr(group, name)) for group in self.figures.said[:1] for name in _SAID_COLUMNS]
-        found += [(each.name, each.figure) for each in self.figures.others]
-        return [(name, cell(figure)) for name, figure in found]
+        rows = [(name, cell(figure)) for name, figure in found]
+        return rows + [(each.name, _counted(each.figure)) for each in self.figures.others]
 
 
 def capture_table(done: CaptureMeasurement) -> list[str]:
@@ -130,6 +130,11 @@ def capture_table(done: CaptureMeasurement) -> list[str]:
 def _bare(group: object, names: Iterable[str]) -> Iterator[str]:
     """The figures of a group without their intervals."""
     return (cell(getattr(group, name)).split(" ")[0] for name in names)
+
+
+def _counted(figure: Figure) -> str:
+    """A figure with its interval, and the two numbers of which it is the ratio."""
+    return f"{cell(figure)}, {figure.value * figure.of:.0f} of {figure.of:.0f}" if figure.of else _NONE
 
 
 def session_table(done: SessionMeasurement) -> list[str]:
