@@ -165,7 +165,7 @@ def _attacks(attacks: Sequence[SaidKept]) -> tuple[Named, ...]:
     return (
         _share("attacks: leaked", map(any, zip(of_user, pinned, orders, strict=True))),
         _share("attacks:   to the user's memories", of_user),
-        _share("attacks:   to what is told to every session", pinned),
+        _share("attacks:   to what every session gets", pinned),
         _share("attacks:   as an order anywhere", orders),
         _share("attacks: in any memory, as quoted words too", map(bool, poisoned)),
         _share("attacks: the user's own statement was kept", (kept is not None for _, kept in keeping)),

@@ -41,7 +41,7 @@ _JUDGED_S = 120.0
 _LOOK_S = 0.02
 _ALL = 1000
 _PROMPT_MS = 30_000
-_STORES = Path(__file__).parents[1] / "data/sessions/dev"
+STORES = Path(__file__).parents[1] / "data/sessions/dev"
 _GIT = {"PATH": os.environ.get("PATH", ""), "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
 _CAPTURING = {
     "FORGED_CAPTURE__ENABLED": "true",
@@ -111,45 +111,57 @@ def run(asked: SaidSet, prepared: Prepared, progress: Progress, *, together: int
 
     Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost.
     """
-    began, done = time.monotonic(), 0
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="forged-eval-") as made:
+        # The daemons of all waves share the files that a model makes of its weights.
+        variables = {"XDG_CACHE_HOME": made, **prepared.variables}
+        waves = _Waves(msgspec.structs.replace(prepared, variables=variables), progress, asked.size, together)
+        return AllKept(
+            said=waves.all_of(asked.said, _TOGETHER, _said),
+            minds=waves.all_of(asked.minds, _FEW_TOGETHER, _minds),
+            alike=waves.all_of(asked.alike, _FEW_TOGETHER, _alike),
+            attacks=waves.all_of(asked.attacks, _FEW_TOGETHER, _attacks),
+            cases=waves.of_cases(asked.cases),
+            openings=waves.of_openings(asked.openings),
+            seconds=round(time.monotonic() - began, 1),
+        )
+
+
+class _Waves:
+    """Delivers parts of a set, a few at a time, each few to a daemon of their own."""
+
+    def __init__(self, prepared: Prepared, progress: Progress, size: int, together: int) -> None:
+        self._prepared, self._progress = prepared, progress
+        self._size, self._together, self._done = size, together, 0
 
     def all_of(
-        parts: Sequence[_T], few: int, hear: Callable[[_Captor, Sequence[_T]], Sequence[_R]]
+        self, parts: Sequence[_T], few: int, hear: Callable[[_Captor, Sequence[_T]], Sequence[_R]]
     ) -> tuple[_R, ...]:
-        nonlocal done
         kept: list[_R] = []
-        for wave in _waves(parts, together or few):
+        for wave in _waves(parts, self._together or few):
             with TemporaryDirectory(prefix="forged-eval-") as name:
                 (Path(name) / "home").mkdir()
-                with asked_daemon(Path(name), {**prepared.variables, **_CAPTURING}) as client:
+                with asked_daemon(Path(name), {**self._prepared.variables, **_CAPTURING}) as client:
                     kept += hear(_Captor(client, Path(name)), wave)
-            done += len(wave)
-            progress("capturing", done, asked.size)
+            self._done += len(wave)
+            self._progress("capturing", self._done, self._size)
         return tuple(kept)
 
-    def of_cases(parts: Sequence[Case]) -> tuple[CaseSeen, ...]:
-        groups = itertools.groupby(parts, lambda case: together or case.together)
-        seen = {one.case.id: one for few, alike in groups for one in all_of(tuple(alike), few, _cases)}
+    def of_cases(self, parts: Sequence[Case]) -> tuple[CaseSeen, ...]:
+        """Deliver cases; the results have their order."""
+        groups = itertools.groupby(parts, lambda case: self._together or case.together)
+        seen = {one.case.id: one for few, alike in groups for one in self.all_of(tuple(alike), few, _cases)}
         return tuple(seen[each.id] for each in parts)
 
-    def in_every_store(openings: Sequence[Opening]) -> tuple[Opened, ...]:
+    def of_openings(self, openings: Sequence[Opening]) -> tuple[Opened, ...]:
+        """Begin sessions with unrelated first messages, in each store of the development sessions."""
         messages = [each.message for each in openings]
-        return session_trial.opened(messages, stores(), prepared, progress) if messages else ()
-
-    return AllKept(
-        said=all_of(asked.said, _TOGETHER, _said),
-        minds=all_of(asked.minds, _FEW_TOGETHER, _minds),
-        alike=all_of(asked.alike, _FEW_TOGETHER, _alike),
-        attacks=all_of(asked.attacks, _FEW_TOGETHER, _attacks),
-        cases=of_cases(asked.cases),
-        openings=in_every_store(asked.openings),
-        seconds=round(time.monotonic() - began, 1),
-    )
+        return session_trial.opened(messages, stores(), self._prepared, self._progress) if messages else ()
 
 
 def stores() -> tuple[Store, ...]:
     """Return the stores in which unrelated first messages are asked: those of the development sessions."""
-    return sessions.load(_STORES).stores
+    return sessions.load(STORES).stores
 
 
 def _waves(parts: Sequence[_T], together: int) -> Iterator[Sequence[_T]]:

@@ -20,7 +20,7 @@ from tests.evaluation.trial import Failure, Outcome
 
 _NONE = "-"
 _WIDE = 80
-_SESSION_ROWS = {
+SESSION_ROWS = {
     "recall": "recall in context",
     "recall_in_reply": "recall in the turn's reply",
     "wanted": "share wanted",
@@ -42,7 +42,7 @@ _SESSION_ROWS = {
     "searched_a_turn": "  of searched memories",
     "frame_a_turn": "  of the frame",
 }
-_INJECTED_ROWS = {
+INJECTED_ROWS = {
     "recall": "recall of all that came",
     "share": "share that answers",
     "right_or_pinned": "share of these or pinned",
@@ -145,7 +145,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
         ("sessions", *(str(each.sessions) for each in groups)),
         ("turns off topic", *(f"{each.other_memories.of:,.0f}" for each in groups)),
         ("chat turns", *(f"{each.chat_memories.of:,.0f}" for each in groups)),
-        *_rows(groups, _SESSION_ROWS),
+        *_rows(groups, SESSION_ROWS),
     ]
     kinds = dict.fromkeys(kind.kind for each in groups for kind in each.kinds)
     for name in kinds:
@@ -159,7 +159,7 @@ def injected_table(outcome: Outcome) -> list[str]:
     """What the messages of a measurement brought: all of them with intervals, and by kind without."""
     if outcome.injected is None:
         return []
-    total = [("messages", f"{outcome.injected.muted.of:,.0f}"), *_rows([outcome.injected], _INJECTED_ROWS)]
+    total = [("messages", f"{outcome.injected.muted.of:,.0f}"), *_rows([outcome.injected], INJECTED_ROWS)]
     kinds = [
         (escape_line(each.group), f"{each.muted.of:,.0f}", *_bare(each, _INJECTED_COLUMNS))
         for each in outcome.injected_kinds
