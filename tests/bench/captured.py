@@ -24,7 +24,7 @@ from sampling import Probe
 
 _BEFORE = "392ce144"
 _DATA = HERE.parents[1] / "tests/data"
-_MEMORIES, _TURNS, _FIRST = 300, 40, 3
+_MEMORIES, _TURNS, _FIRST = 300, 40, 10
 _PATIENCE_S = 300.0
 _SETTINGS = {
     "FORGED_CAPTURE__BATCH_TURNS": "1",
@@ -34,21 +34,21 @@ _LOCAL = {**_SETTINGS, "FORGED_MEMORY__EMBEDDING_MODEL": "local:multilingual-e5-
 
 
 @functools.cache
-def _texts() -> tuple[str, ...]:
-    """Return statements of projects, of which many have the same subject or slot."""
+def _statements() -> tuple[tuple[str, str], ...]:
+    """Return statements of projects, each with one that is said later about the same or a near subject."""
     lines = (line for name in ("en", "de") for line in (_DATA / f"pairs/looks/{name}.tsv").open())
-    rows = (line.split("\t") for line in lines)
-    found = tuple(dict.fromkeys(row[2] for row in rows))[:_MEMORIES]
-    assert len(found) == _MEMORIES
-    return found
+    pairs = {first: later.strip() for _, _, first, later in (line.split("\t") for line in lines)}
+    return tuple(pairs.items())[:_MEMORIES]
 
 
 @functools.cache
 def _turns() -> tuple[str, ...]:
-    """Return messages of people in chats about other projects."""
+    """Return messages of people: of chats about other projects, and every second about a memory."""
     chats = map(json.loads, (_DATA / "decisions/chats.jsonl").read_text().splitlines())
     said = (each["content"] for chat in chats for each in chat["messages"] if each["role"] == "user")
-    return tuple(itertools.islice(said, _FIRST + _TURNS))
+    later = (text for _, text in _statements()[:: _MEMORIES // (_FIRST + _TURNS)])
+    mixed = itertools.chain.from_iterable(zip(said, later, strict=False))
+    return tuple(itertools.islice(mixed, _FIRST + _TURNS))
 
 
 def _captured(*, local: bool, embeds: bool = False) -> Side:
@@ -67,14 +67,14 @@ def _captured(*, local: bool, embeds: bool = False) -> Side:
 def _round(checkout: Checkout, rows: Path, *, local: bool, embeds: bool) -> float:
     """Hand over the turns to a new daemon over new files, because a text is kept once."""
     with prepared(checkout) as daemon:
-        corpus.write_texts(daemon.repo, _texts())
+        corpus.write_texts(daemon.repo, [first for first, _ in _statements()])
         daemon.settings = _LOCAL if local else _SETTINGS
         if local and not embeds:
             daemon.driver = HERE / "cached_daemon.py"
             daemon.settings = {**_LOCAL, "BENCH_ROWS": str(rows)}
         with serving(daemon) as caller:
             caller.rebuild(daemon)
-            _hand_over(daemon, caller, _turns()[:_FIRST], 0)  # the worker starts, and the model is loaded
+            _hand_over(daemon, caller, _turns()[:_FIRST], 0)  # the worker starts; what is made once is there
             before = _cpu(daemon)
             _hand_over(daemon, caller, _turns()[_FIRST:], _FIRST)
             return (_cpu(daemon) - before) / _TURNS

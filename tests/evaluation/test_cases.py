@@ -122,8 +122,8 @@ def test_a_replacement_is_false_unless_its_chat_takes_back_a_part_of_the_replace
 
 @pytest.fixture
 def written(tmp_path):
-    def write(**files):
-        place = tmp_path / "data/own/dev"
+    def write(half="dev", **files):
+        place = tmp_path / "data/own" / half
         place.mkdir(parents=True)
         for name, line in files.items():
             (place / f"{name}.jsonl").write_text(json.dumps(line))
@@ -164,14 +164,18 @@ def test_chats_and_pairs_go_through_a_daemon_with_the_words_of_a_person(evaluate
     assert found["pairs: both of compatible ones count"] == "1 of 1"
 
 
-def test_a_prompt_at_a_hook_acts_and_is_counted_and_a_look_alike_is_not(evaluate, written):
+def test_a_closing_run_counts_prompts_at_a_hook_that_act_and_look_alikes_that_do_not(evaluate, written):
     act = {**TALK, "verb": "forget", "message": "Forget that the staging database is orion."}
     look_alike = {**BOTH, "id": "y", "message": "Forget that database, we use files.", "others": [ORION]}
     script = {**act, "id": "z", "how": "headless"}
     del script["verb"]
 
-    place = written(act=act, alike=look_alike, foreign=script)
-    found = others(evaluate(str(place), "--model", "builtin:lexical"))
+    place = written("sealed", act=act, alike=look_alike, foreign=script)
+    record = place.parents[1] / "closing-runs.md"
+    refused = evaluate(str(place), "--model", "builtin:lexical")
+    assert (refused.code, record.exists()) == (2, False)
+
+    found = others(evaluate(str(place), "--model", "builtin:lexical", "--closing"))
 
     assert found == {
         "talk: acts on the memory that is meant": "1 of 1",
@@ -179,6 +183,8 @@ def test_a_prompt_at_a_hook_acts_and_is_counted_and_a_look_alike_is_not(evaluate
         "look-alikes: acted": "0 of 1",
         "pastes, briefs and scripts: acted": "0 of 1",
     }
+    (row,) = [line for line in record.read_text().splitlines() if "| own |" in line]
+    assert "own/sealed builtin:lexical: talk: acts on the memory that is meant 1.000" in row
 
 
 def test_an_id_that_is_there_twice_is_an_error(written):
