@@ -100,7 +100,9 @@ class Measurement(msgspec.Struct, frozen=True):
 @click.option("--injected", is_flag=True, help="Of questions: as shipped, what came, its share and tokens.")
 @click.option("--in-session", is_flag=True, help="The same, and each question begins a session.")
 @click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
-@click.option("--write", is_flag=True, help="Without PATH: renew the tables in forged/docs/measured.md.")
+@click.option(
+    "--write", is_flag=True, help="Renew the tables in forged/docs/measured.md, or those of PATH alone."
+)
 @with_json_option
 def eval_command(call: Invocation, *, write: bool, **asked: Any) -> None:
     """Measure recall and capture on labelled sets; without PATH, print the tables of measured.md again.
@@ -118,22 +120,24 @@ def eval_command(call: Invocation, *, write: bool, **asked: Any) -> None:
     the share of messages about something else that were answered with a memory. With --store-size the
     memories are cut into stores of N, each a repository of its own. tests/evaluation/README.md explains all.
     """
-    if asked["paths"]:
+    if asked["paths"] and not write:
         done, lived = _measure(call, **asked)
         changed = _changes(asked["changes"], asked["min_score"])
         as_it_comes = asked["injected"] or asked["in_session"]
         _show(call, done, lived, asked["split"], changed, as_it_comes=as_it_comes)
         return
-    lines: list[str] = []
-    for line in replay.section(functools.partial(_replayed, call)):
-        click.echo(line)
-        lines.append(line)
-    if write:
-        page = replay.PAGE.read_text(encoding="utf-8")
-        replay.PAGE.write_text(replay.written(page, lines), encoding="utf-8")
+    commands = replay.chosen(asked["paths"])
+    if not commands:
+        raise Stop("usage", "no table of measured.md is of this set")
+    for command in commands:
+        text = replay.table(command, _replayed(call, command))
+        click.echo(f"{text}\n")
+        if write:
+            page = replay.PAGE.read_text(encoding="utf-8")
+            replay.PAGE.write_text(replay.written(page, {command: text}), encoding="utf-8")
 
 
-def _replayed(call: Invocation, arguments: Sequence[str]) -> replay.Report:
+def _replayed(call: Invocation, arguments: replay.Command) -> replay.Report:
     """Measure the sets of a command of measured.md, with its options."""
     here = msgspec.structs.replace(call, workspace=str(replay.REPO))
     options = eval_command.make_context("eval", list(arguments), obj=here).params

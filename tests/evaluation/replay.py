@@ -10,7 +10,7 @@ import hashlib
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,13 @@ from tests.evaluation.trial import Outcome
 REPO = Path(__file__).parents[2]
 PAGE = REPO / "forged/docs/measured.md"
 HEADING = "## Replayed"
+_TITLE = re.compile(r"\n(?=`make eval)")
 _DIGITS = 10
 _QUOTED = re.compile(r'`make eval ARGS="([^"]+)"`, data `([0-9a-f]+)`')
 _BOTH = ("--model", "auto", "--model", "builtin:lexical")
 _DATA = "tests/data"
-COMMANDS = (
+Command = tuple[str, ...]
+COMMANDS: tuple[Command, ...] = (
     (f"{_DATA}/said/more", *_BOTH),
     (f"{_DATA}/minds/dev", f"{_DATA}/minds/more", *_BOTH),
     (f"{_DATA}/stores/dev", *_BOTH),
@@ -68,30 +70,31 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
         yield from found
 
 
-def title(arguments: Sequence[str]) -> str:
-    """Return the line with which a table begins: its command and its data."""
-    return f'`make eval ARGS="{shlex.join(arguments)}"`, data `{data_sum(arguments)}`'
-
-
-def quoted(page: str) -> list[tuple[tuple[str, ...], str]]:
+def quoted(page: str) -> dict[Command, str]:
     """Return the commands of a page with the sums of the data that they were measured with."""
-    return [(tuple(shlex.split(command)), data) for command, data in _QUOTED.findall(page)]
+    return {tuple(shlex.split(command)): data for command, data in _QUOTED.findall(page)}
 
 
-def section(measure: Callable[[Sequence[str]], Report]) -> Iterator[str]:
-    """Measure all commands, and yield the lines of the section."""
-    yield from (HEADING, "", f"Commit {_commit()}. `make eval` prints this section, `--write` renews it.")
-    for arguments in COMMANDS:
-        yield from ("", f"{title(arguments)}:", "")
-        yield from _table(measure(arguments))
+def chosen(paths: Iterable[str]) -> tuple[Command, ...]:
+    """Return the commands that measure one of these sets, or all without any."""
+    places = {each.rstrip("/") for each in paths}
+    return tuple(each for each in COMMANDS if not places or places & set(each))
 
 
-def written(page: str, lines: Iterable[str]) -> str:
-    """Return a page with these lines in the place of its section."""
-    before, _, rest = page.partition(f"{HEADING}\n")
-    after = rest.partition("\n## ")
-    text = "\n".join(lines)
-    return f"{before}{text}\n" + (f"\n## {after[2]}" if after[1] else "")
+def table(command: Command, report: Report) -> str:
+    """Return the figures of a command in Markdown, below its name and its data."""
+    title = f'`make eval ARGS="{shlex.join(command)}"`, data `{data_sum(command)}`, commit {_commit()}:'
+    return "\n".join((title, "", *_table(report)))
+
+
+def written(page: str, tables: Mapping[Command, str]) -> str:
+    """Return a page with these tables in its section, which keeps its other tables of COMMANDS."""
+    before, heading, rest = page.partition(f"{HEADING}\n")
+    section, mark, after = rest.partition("\n## ")
+    opening, *blocks = _TITLE.split(section)
+    held = {each: block.strip() for block in blocks for each in quoted(block)} | dict(tables)
+    kept = [held[each] for each in COMMANDS if each in held]
+    return f"{before}{heading}" + "\n\n".join((opening.rstrip(), *kept)) + f"\n{mark}{after}"
 
 
 def _table(report: Report) -> Iterator[str]:
@@ -105,7 +108,7 @@ def _table(report: Report) -> Iterator[str]:
                 columns[f"{each.model}, stores {group.group}"] = _cells(group, SESSION_ROWS)
     for model, outcome in report.asked:
         columns[model] = _cells(outcome.injected, INJECTED_ROWS)
-    labels = SESSION_ROWS if report.lived.sessions else INJECTED_ROWS
+    labels = SESSION_ROWS if report.lived.sessions else INJECTED_ROWS if report.asked else {}
     names = list(dict.fromkeys(name for rows in columns.values() for name in rows))
     yield f"| | {' | '.join(columns)} |"
     yield f"|{'---|' * (len(columns) + 1)}"

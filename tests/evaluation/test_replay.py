@@ -7,7 +7,6 @@ import pytest
 from tests.evaluation import replay
 
 SMALL = ("tests/data/eval_small", "--injected", "--model", "builtin:lexical")
-PAGE = f"# Measured\n\n{replay.HEADING}\n\nold\n\n## Speed\n\nnew\n"
 
 
 def quoted():
@@ -15,12 +14,12 @@ def quoted():
 
 
 def test_every_table_that_can_be_replayed_is_in_measured_md():
-    assert [command for command, _ in quoted()] == list(replay.COMMANDS)
+    assert list(quoted()) == list(replay.COMMANDS)
 
 
-@pytest.mark.parametrize(("command", "data"), quoted())
+@pytest.mark.parametrize(("command", "data"), quoted().items())
 def test_no_figure_of_measured_md_is_of_other_data(command, data):
-    """After a change of a set: measure again, by `make eval ARGS=--write` or that table alone."""
+    """After a change of a set measure again: `make eval ARGS="--write PATH"`."""
     assert replay.data_sum(command) == data
 
 
@@ -38,6 +37,11 @@ def test_the_sum_is_of_names_and_bytes_of_all_files(tmp_path, monkeypatch):
     assert replay.data_sum(["tests/data/set"]) == sums[1]
 
 
+OTHER = ("tests/data/eval_small", "--in-session", "--model", "builtin:lexical")
+OLD = '`make eval ARGS="tests/data/eval_small --in-session --model builtin:lexical"`, data `0`:\n\n| old |'
+PAGE = f"# Measured\n\n{replay.HEADING}\n\nAn opening.\n\n{OLD}\n\n## Speed\n\nlast\n"
+
+
 def test_without_a_path_all_tables_are_printed_and_on_request_written(evaluate, tmp_path, monkeypatch):
     page = tmp_path / "measured.md"
     page.write_text(PAGE)
@@ -46,10 +50,24 @@ def test_without_a_path_all_tables_are_printed_and_on_request_written(evaluate, 
 
     shown = evaluate()
     unchanged = page.read_text()
-    again = evaluate("--write")
+    monkeypatch.setattr(replay, "COMMANDS", (SMALL, OTHER))
+    monkeypatch.setattr(replay, "chosen", lambda _: (SMALL,))
+    again = evaluate("--write", SMALL[0])
 
     assert (shown.code, shown.err, again.out) == (0, "", shown.out)
     assert "| recall of all that came | 0.833 (0.500-1.000) |" in shown.out
-    assert replay.quoted(shown.out) == [(SMALL, replay.data_sum(SMALL))]
+    assert replay.quoted(shown.out) == {SMALL: replay.data_sum(SMALL)}
     assert unchanged == PAGE
-    assert page.read_text() == PAGE.replace(f"{replay.HEADING}\n\nold\n", shown.out)
+    assert page.read_text() == PAGE.replace(OLD, f"{shown.out}{OLD}")
+
+
+@pytest.mark.parametrize(
+    "paths", [(), ("tests/data/stores/dev",), ("tests/data/life/",), ("tests/data/none",)]
+)
+def test_a_path_chooses_the_tables_of_its_set(paths):
+    found = replay.chosen(paths)
+
+    assert found == tuple(
+        each for each in replay.COMMANDS if not paths or any(path.rstrip("/") in each for path in paths)
+    )
+    assert bool(found) == (paths != ("tests/data/none",))
