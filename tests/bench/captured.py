@@ -36,8 +36,9 @@ _LOCAL = {**_SETTINGS, "FORGED_MEMORY__EMBEDDING_MODEL": "local:multilingual-e5-
 @functools.cache
 def _statements() -> tuple[tuple[str, str], ...]:
     """Return statements of projects, each with one that is said later about the same or a near subject."""
-    lines = (line for name in ("en", "de") for line in (_DATA / f"pairs/looks/{name}.tsv").open())
-    pairs = {first: later.strip() for _, _, first, later in (line.split("\t") for line in lines)}
+    files = (_DATA / f"pairs/looks/{name}.tsv" for name in ("en", "de"))
+    lines = (line for file in files for line in file.read_text().splitlines())
+    pairs = {first: later for _, _, first, later in (line.split("\t") for line in lines)}
     return tuple(pairs.items())[:_MEMORIES]
 
 

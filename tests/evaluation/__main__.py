@@ -1,4 +1,4 @@
-"""`make eval`: the quality of recall and capture, measured on labelled sets through a daemon of its own.
+"""`make eval`: the quality of recall and capture, measured on labelled sets with daemons of its own.
 
 Of questions a table with one row a measurement and below it one a kind of query; `--json` has all of it, each
 query's scores too, so that two settings can be compared query by query.

@@ -1,4 +1,4 @@
-"""Cases that say which memories a store must have after something was said, and the counts of right ones.
+"""Cases that label the memories of a store after something was said, and the counts of right ones.
 
 A directory with `chats.jsonl`, `answers.jsonl` or `act.jsonl` has one kind of line a file. A case is
 delivered to a store of its own: memories of the person (`before`), then sessions one after another, each as
@@ -58,7 +58,7 @@ class Kept(msgspec.Struct, frozen=True):
     replaces: frozenset[str] = frozenset()
 
     def holds(self, strings: Iterable[str]) -> bool:
-        """Whether it has all of these, in letters of either case."""
+        """Return True if it has all of these, in letters of either case."""
         content = self.content.casefold()
         return all(text.casefold() in content for text in strings)
 
@@ -90,7 +90,7 @@ class Seen(msgspec.Struct, frozen=True):
         return tuple(each for each in self.kept if each.is_head)
 
     def says(self, *strings: str) -> bool:
-        """Whether one memory that counts has all of these."""
+        """Return True if one memory that counts has all of these."""
         return any(each.holds(strings) for each in self.heads)
 
 
@@ -173,7 +173,7 @@ class Chat(Case, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
 
     def may_replace(self, old: Kept) -> bool:
-        """Whether this chat takes back something that the memory says."""
+        """Return True if this chat takes back something that the memory says."""
         return any(old.holds([text]) for change in self.changes for text in change.gone)
 
 
@@ -467,7 +467,7 @@ _FILES: dict[str, dict[str, type[Case]]] = {
 
 
 def is_one(directory: Path) -> bool:
-    """Whether a directory has cases."""
+    """Return True if a directory has cases."""
     return any((directory / name).exists() for name in _FILES)
 
 

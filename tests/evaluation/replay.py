@@ -124,15 +124,8 @@ def _cells(group: object, names: Iterable[str]) -> dict[str, str]:
 
 
 def _commit() -> str:
-    asked = [
-        "git",
-        "-C",
-        str(REPO),
-        "-c",
-        "core.fsmonitor=false",
-        "describe",
-        "--always",
-        "--dirty",
-        "--exclude=*",
-    ]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    """Return the commit that is measured, with a mark if files differ from it; the manual may."""
+    asked = ["git", "-C", str(REPO), "-c", "core.fsmonitor=false"]
+    named = subprocess.run([*asked, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    differs = subprocess.run([*asked, "diff", "--quiet", "HEAD", "--", ".", ":!forged/docs"])
+    return (named.stdout.strip() or "unknown") + ("-dirty" if differs.returncode else "")
