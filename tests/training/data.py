@@ -189,13 +189,14 @@ def examples(said: Sequence[Message]) -> list[Example]:
         )
         parts = dict.fromkeys(each.text for passage in message.passages() for each in passage.sentences)
         found.extend(
-            Example(text, _is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
+            Example(text, is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
             for text in parts
         )
     return found
 
 
-def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
+def is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
+    """Whether a part of a message holds what is to be kept of it; None if it holds some of its words."""
     if any(note.is_in(text) for note in notes):
         return True
     return None if any(part.lower() in text.lower() for note in notes for part in note.says) else False
