@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forged.capture.authorship import statements
+from forged.capture.authorship import clause_runs, statements
 from forged.capture.linear_model import MESSAGE_CHARS, Passage, passages
 from forged.conversation import Utterance
 
@@ -72,7 +72,9 @@ class Message(msgspec.Struct, frozen=True):
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        return [text for passage in passages(statements(self.window)) for text in passage.texts()]
+        said = statements(self.window)
+        runs = (text for each in said for text in clause_runs(each).values())
+        return [*(text for passage in passages(said) for text in passage.texts()), *runs]
 
 
 class Session(msgspec.Struct, frozen=True):
