@@ -38,7 +38,6 @@ from forged.capture.linear_model import (
 from forged.capture.rules.durability import ALL_OVER, Veto, is_vetoed
 from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
 from forged.capture.rules.engine import (
-    names_repository,
     presentable,
     proposals_in,
     scope_of,
@@ -480,8 +479,7 @@ def _make_proposal(
     content = presentable(without_lead_ins(behind_request(text))[0] or text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(lasting.sentences) is Scope.USER
-    is_here = any(names_repository(each.text) for each in lasting.sentences)
-    for_person = leaning.user + _WORDS_SAY * (1 if about_person else -1.5 if is_here else -1)
+    for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
     return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
 
