@@ -151,8 +151,8 @@ linear-models: $(VENV)/.installed
 	"$(BIN)/python" -m tests.training.answers
 	"$(BIN)/python" -m tests.training.train_chat
 
-# Quality of recall and capture on labelled sets, with a daemon of its own: `make eval ARGS="tests/data/life --split
-# dev"`.
+# Quality of recall and capture on labelled sets, with daemons of its own: `make eval ARGS="tests/data/life --split
+# dev"`. Without ARGS all tables of measured.md that can be replayed, in half an hour; ARGS=--write renews them there.
 eval: $(VENV)/.installed
 	"$(BIN)/python" -m tests.evaluation $(ARGS)
 

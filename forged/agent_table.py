@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tomllib
@@ -28,6 +29,7 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     install: str
     places: tuple[str, ...]
     way: Way
+    folders: tuple[str, ...] = ()
     name: str = ""
     macos: str = ""
     tried: str = ""
@@ -47,10 +49,11 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left: str = ""
 
     def is_run_as(self, path: str) -> bool:
-        """Return True for a path of the agent's program, of another one of it, or in its npm package."""
+        """Return True for a path of the agent's program, of another one of it, or in its folders."""
         name = _ENDING.sub("", os.path.basename(path).removeprefix("-"))
         package = self.install.rpartition(" ")[2] if self.install.startswith("npm ") else ""
-        is_inside = bool(package) and f"/node_modules/{package}/" in path
+        inside = (*self.folders, f"node_modules/{package}") if package else self.folders
+        is_inside = any(f"/{folder}/" in path for folder in inside)
         return is_inside or name == self.program or name.startswith(f"{self.program}-")
 
 
@@ -67,11 +70,14 @@ _INTERPRETERS = re.compile(r"(?:node(?:js)?|bun|deno|tsx|python[\d.]*)(?:\.exe)?
 _ENDING = re.compile(r"\.(?:exe|[cm]?js|ts|py|sh)$")
 
 
-def agent_that_runs(command: Sequence[str]) -> str:
-    """Return the title of the agent that a process with this command line is, or ""."""
-    words = command[:1]
-    if words and _INTERPRETERS.fullmatch(os.path.basename(words[0])):
-        words = [*words, *[word for word in command[1:] if not word.startswith("-")][:1]]
+def agent_that_runs(command: Sequence[str], program: str = "") -> str:
+    """Return the title of the agent that a process with this command line is, or "".
+
+    `program` is the file that it runs, as a process may give itself another name.
+    """
+    words = [program, *command[:1]]
+    if any(_INTERPRETERS.fullmatch(os.path.basename(word)) for word in words):
+        words += [word for word in command[1:] if not word.startswith("-")][:1]
     return next((row.title for row in agent_rows().values() if any(map(row.is_run_as, words))), "")
 
 
@@ -95,7 +101,7 @@ def doubt_about(pid: int, since_s: float) -> str:
             raise ProcessLookupError
     except (OSError, ValueError, IndexError):
         return "the process that sent it cannot be seen"
-    if agent := next(filter(None, (agent_that_runs(each.command) for each in parents)), ""):
+    if agent := next(filter(None, (agent_that_runs(each.command, each.program) for each in parents)), ""):
         return f"it came from a process of {agent}"
     if not process.terminal:
         return "it did not come from a terminal"
@@ -105,7 +111,7 @@ def doubt_about(pid: int, since_s: float) -> str:
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """A process in /proc, with the clock tick after boot when it began."""
+    """A process in /proc, with the clock tick after boot when it began, and its program if it can be seen."""
 
     pid: int
     parent: int
@@ -113,6 +119,7 @@ class _Process(msgspec.Struct, frozen=True):
     terminal: int
     began: int
     command: tuple[str, ...]
+    program: str
 
     @staticmethod
     def of(pid: int) -> _Process:
@@ -121,7 +128,10 @@ class _Process(msgspec.Struct, frozen=True):
         _, *rest = stat.rpartition(b")")[2].split()  # behind the name: state, parent, group, session, ...
         fields = [int(each) for each in rest]
         words = Path(f"/proc/{pid}/cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
-        return _Process(pid, fields[0], fields[2], fields[3], fields[18], tuple(map(os.fsdecode, words)))
+        command, program = tuple(map(os.fsdecode, words)), ""
+        with contextlib.suppress(OSError):  # of another user
+            program = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")  # by an update
+        return _Process(pid, fields[0], fields[2], fields[3], fields[18], command, program)
 
     def with_parents(self) -> Iterator[_Process]:
         """Yield the process and its parents, up to process 1. Raises OSError for one that is gone."""

@@ -112,7 +112,17 @@ def pytest_testnodedown(node, error: object) -> None:
         node.config.stash[_DESELECTED] = Counter(report)
 
 
+COUNTED = "counted"
+"""The property of a test that counts something with a limit; the report of a run prints its text."""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed"))
+    counted = [text for each in reports for name, text in each.user_properties if name == COUNTED]
+    if counted:
+        terminalreporter.section("counted")
+        for text in counted:
+            terminalreporter.write_line(text)
     left_out.table(terminalreporter, terminalreporter.config.stash[_DESELECTED])
 
 

@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cached_daemon
+import captured
 import commits
 import corpus
 import daemons
 import judging
 import loads
 import msgspec
+import numpy as np
 import processes
 import pytest
 import table
@@ -52,6 +55,37 @@ SOUND = side(1.0)
 
 def a_row(ours=SOUND, theirs=SOUND) -> Row:
     return Row("row", "", Goal(1.0), ours, theirs)
+
+
+# --- captured turns --------------------------------------------------------------------------------------
+
+
+def test_a_model_embeds_each_text_once_and_its_rows_outlive_it(tmp_path):
+    asked: list[str] = []
+
+    def model():
+        class Model:
+            def _encode_call(self, texts: list[str], _kind: str) -> object:
+                asked.extend(texts)
+                return np.array([[len(text), 1.0] for text in texts], np.float32)
+
+        cached_daemon.keep_rows(Model, str(tmp_path / "rows"))
+        return Model()
+
+    first = model()._encode_call(["a", "bb"], "layers")
+    again = model()._encode_call(["bb", "ccc", "a"], "layers")
+    other = model()._encode_call(["a"], "query")
+
+    assert (first.tolist(), again.tolist()) == ([[1, 1], [2, 1]], [[2, 1], [3, 1], [1, 1]])
+    assert other.tolist() == [[1, 1]]
+    assert asked == ["a", "bb", "ccc", "a"]
+
+
+def test_captured_turns_are_of_a_store_of_three_hundred_and_many_are_about_its_memories():
+    memories, later = zip(*captured._statements(), strict=True)
+
+    assert len(set(memories)) == 300
+    assert sum(said in later for said in captured._turns()) == len(captured._turns()) // 2
 
 
 # --- verdicts ----------------------------------------------------------------------------------------

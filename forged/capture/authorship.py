@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Literal
 
 import msgspec
@@ -30,10 +31,8 @@ from forged.capture.paste_detection import QUOTED, Author, classify_blocks
 from forged.capture.rules.requests import (
     SaidToMemory,
     asks,
-    is_of_a_job,
-    is_of_text_here,
     letters_in,
-    may_speak_to_memory,
+    matches,
     said_to_memory,
     without_request,
 )
@@ -68,7 +67,8 @@ _QUOTE = r"""(?: "[^"\n]{0,300}" | “[^”\n]{0,300}” | „[^“”\n]{0,300}
 _QUOTATION = re.compile(_QUOTE, re.VERBOSE)
 _END = re.compile(
     rf"""
-      (?P<end>(?<=[:：]\s){_QUOTE}(?<=[.!?…。！？]["”“»」』])(?=\s) | [.!?…]+(?=[\s"')]|$) | [。！？]+ | \n)
+      (?P<end>(?<=[:：]\s){_QUOTE}(?<=[.!?…。！？]["”“»」』])(?=\s) | [.!?…]+(?=[\s"')]|$)
+        | [?!]+(?=[\u3040-\u9fff]) | [。！？]+ | \n)
     | `+[^`\n]*`+ | {_QUOTE}                                                   # stays whole
     | \b(?:e\.g|i\.e|etc|vs|cf|resp|approx|incl|z\.B|bzw|d\.h|p\.ej|p\.ex|par\sex)\.(?=\s\S)
     """,
@@ -81,14 +81,17 @@ _MOST_QUOTED, _LEAST_QUOTED = 0.45, 24
 _LEAST_BLANKS = 3
 _SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _STRAIGHT = str.maketrans("’‘＇", "'''")
+_JOINING = " \t,;:-–—，；：、"
 _MARKS = " \t.,;:!?…。，、！？-–—()\"'"
 # Longest sentence, in characters, that may need a neighbour; characters at the end of an agent's message that
 # are read.
 _SHORT, MOST_ASKED = 120, 2_000
 # Letters of a text that usually says something by itself.
 SAYS = 22
-# Characters of the shortest part of a sentence that has an aside.
-_LEAST_ASIDE = 8
+# Characters of the shortest part of a sentence that has an aside, letters of the shortest clause, most
+# clauses of a sentence, and most characters of one that is split.
+_LEAST_ASIDE = _LEAST_CLAUSE = 8
+_MOST_CLAUSES, _MOST_SPLIT = 4, 600
 # Least number of words found only in foreign text. One may be chance, unless it contains a digit.
 _LEAST = 2
 # Least share of typed words in a model's proposal if something was pasted. Measured on tests/data/said/dev
@@ -242,24 +245,28 @@ def parts_of(piece: MessagePiece) -> list[str]:
     return [part for part in _split(text) if part]
 
 
-def requests_to_memory(text: str) -> tuple[SaidToMemory, ...]:
+def requests_to_memory(text: str, *, may_point: bool = False) -> tuple[SaidToMemory, ...]:
     """Return a message's sentences that ask the memory to forget, or for what it has; none if in doubt.
 
-    Doubtful are long messages, lists, pasted text, and orders of scripts and of agents.
+    Doubtful are long messages, lists, pasted text, and orders of scripts and of agents. `may_point`: the
+    message before asked the memory.
     """
-    if len(text) > _MOST_TO_MEMORY or not may_speak_to_memory(text):
+    if len(text) > _MOST_TO_MEMORY or not (may_point or matches("speaks", text)):
         return ()
     found = pieces(text)
     if any(piece.author != "typed" or any(map(is_item, piece.lines)) for piece in found):
         return ()
     parts = [part for piece in found for part in parts_of(piece)]
-    asked = [said_to_memory(part) for part in parts]
+    for at, part in reversed([*enumerate(parts)]):
+        if at and matches("it", part) and not parts[at - 1].rstrip().endswith(("?", "？")):
+            parts[at - 1 : at + 1] = [f"{parts[at - 1].rstrip(' .!。！')}, {part.lstrip()}"]
+    asked = [said_to_memory(part, may_point=may_point) for part in parts]
     if not any(asked):
         return ()
     others = (part if each is None else each.around for part, each in zip(parts, asked, strict=True))
-    if any(map(is_of_a_job, others)):
+    if any(matches("job", each) for each in others):
         return ()
-    is_of_here = any(map(is_of_text_here, parts))
+    is_of_here = any(matches("here", each) for each in parts)
     return tuple(each for each in asked if each is not None and not (is_of_here and each.verb == "ask"))
 
 
@@ -294,6 +301,47 @@ def _aside_pattern() -> re.Pattern[str]:
     begins = _near_patterns()["asides"].pattern
     before = r"(?:(?:\s*[,;，、。]|\s[-–—])\s*(?:(?:and|und|y|et|e|also)\s+)?|\s+(?:and|und|y|et|e)\s+)"
     return re.compile(rf"{before}(?P<rest>{begins})", re.IGNORECASE)
+
+
+def clauses_of(sentence: str) -> tuple[str, ...]:
+    """Split a sentence into clauses, except those that a neighbour needs; joined they are the sentence.
+
+    A long sentence stays whole.
+    """
+    if len(sentence) > _MOST_SPLIT:
+        return (sentence,)
+    found, start, known = list[str](), 0, _clauses()
+    for end in _clause_pattern().finditer(sentence):
+        clause, rest = sentence[start : end.end()], sentence[end.end() :]
+        is_inside = any(clause.count(mark) % 2 for mark in '`"')
+        is_bound = is_inside or known["binds"].match(rest) or any(map(known["limits"].match, (clause, rest)))
+        if is_bound or min(letters_in(clause), letters_in(rest)) < _LEAST_CLAUSE:
+            continue
+        if len(found) + 1 < _MOST_CLAUSES:
+            found.append(clause)
+            start = end.end()
+    return (*found, sentence[start:])
+
+
+def without_joins(clause: str) -> str:
+    """Return a clause without the words and marks that join it with its neighbours."""
+    bare = clause.strip(_JOINING)
+    joined = _clauses()["joins"].match(bare)
+    return bare[joined.end() :].lstrip(_JOINING) if joined else bare
+
+
+@functools.cache
+def _clause_pattern() -> re.Pattern[str]:
+    """Compile the pattern of the end of a clause; code and quotations are not searched."""
+    known = _clauses()
+    ends = rf"(?:[,;:]|:\(|:\))\s+|\)\s+|\s+(?={known['begins'].pattern})|(?:{known['ends'].pattern})\s*"
+    return re.compile(ends, re.IGNORECASE)
+
+
+@functools.cache
+def _clauses() -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of clauses by name."""
+    return patterns_of("clauses")
 
 
 def _tidy(piece: str) -> Iterator[str]:
@@ -344,6 +392,13 @@ class Statement(msgspec.Struct, frozen=True):
     agreed: str = ""
     asked: tuple[str, ...] = ()
     offers: bool = False
+
+
+def clause_runs(sentence: Statement) -> dict[tuple[int, int], str]:
+    """Return a sentence's clauses and runs of them, by first and last; nothing for a single clause."""
+    clauses = () if sentence.asks_alone or asks(sentence.text) else clauses_of(sentence.text)
+    places = combinations(range(len(clauses) + 1), 2) if len(clauses) > 1 else ()
+    return {(first, end - 1): without_joins("".join(clauses[first:end])) for first, end in places}
 
 
 def statements(

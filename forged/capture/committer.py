@@ -166,6 +166,15 @@ class Committer:
         """Return the current memories that a request to the memory may mean."""
         return await asyncio.to_thread(memories_meant, await self._fresh_view(roots), said)
 
+    async def memories_shown(
+        self, roots: Sequence[Root], context: Sequence[tuple[str, str]]
+    ) -> tuple[tuple[Root, Memory], ...]:
+        """Return the current versions of the memories of a context, each with its root, in their order."""
+        maps = {home.root: home for home in (await self._fresh_view(roots)).maps}
+        heads = ((maps[top], maps[top].head(memory_id)) for top, memory_id in context if top in maps)
+        found = ((Root(home.root, Scope(home.scope)), head) for home, head in heads if head is not None)
+        return tuple(dict.fromkeys(found))
+
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """Filter a classifier's proposals, compare them with memories; return documents and a tally."""
         # Decisions about past sessions must not depend on earlier statements of this run.

@@ -24,8 +24,9 @@ from forged.capture.intake import Cleaned, Submission, clean
 from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, OptOut
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
-from forged.capture.rules.requests import SaidToMemory, names_memory
+from forged.capture.rules.requests import SaidToMemory, names_memory, subject_words
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
+from forged.capture.text_patterns import is_item
 from forged.capture.values import Classified, Classify, KnownMemory, Refused, TaskFailed, WorkerSettings
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
@@ -43,6 +44,8 @@ _GIVE_UP_RETRY_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
 _RECHECK_S = 25.0
+# Least share of words in common with a memory that is pointed to, and of the best share for others near it.
+_LEAST_ALIKE, _CLEARLY_BEHIND, _MOST_NAMED = 0.6, 0.7, 3
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 
@@ -144,7 +147,7 @@ class EventDispatcher:
         The session's next reply reports a memory that was forgotten. After `within_s` seconds the work goes
         on in the background.
         """
-        said = await asyncio.to_thread(requests_to_memory, submission.messages[-1].text)
+        said = await asyncio.to_thread(_requests_of, submission)
         if any(each.verb == "forget" for each in said):
             done = asyncio.Event()
             self._start_background(self._forget_as_said(submission, key, said, forget, done))
@@ -152,7 +155,7 @@ class EventDispatcher:
                 async with asyncio.timeout(within_s):
                     await done.wait()
             return ()
-        found = [await self._committer.memories_meant(submission.roots, each) for each in said]
+        found = [await self._memories_meant(submission, each) for each in said]
         return tuple(dict.fromkeys(pair for each in found for pair in each.found))
 
     async def _forget_as_said(
@@ -167,10 +170,12 @@ class EventDispatcher:
         try:
             cleaned, may_forget = clean(submission.messages, submission.injected), True
             asked, digest = {each.sentence.strip(): each for each in said}, digests(submission.messages, key)
-            for number, (_, text) in enumerate(cleaned.forgets):
+            # The end of the turn reads these sentences again, under the same keys.
+            texts = [text.strip() for _, text in cleaned.forgets]
+            for number, text in enumerate([*texts, *(each for each in asked if each not in texts)]):
                 log_key, meant = f"{digest.hex()} {number}", MeantMemories()
-                if (each := asked.get(text.strip())) is not None:
-                    meant = await self._committer.memories_meant(submission.roots, each)
+                if (each := asked.get(text)) is not None:
+                    meant = await self._memories_meant(submission, each)
                 if may_forget and meant.is_clear and not self.notifications.is_answered(log_key):
                     may_forget = False  # one memory for each message
                     (root, memory), *_ = meant.found
@@ -178,10 +183,19 @@ class EventDispatcher:
                     self._log_forgotten(submission, log_key, meant.found, is_gone=is_gone)
                 elif meant.found:
                     self._log_forgotten(submission, log_key, meant.found)
-                else:
+                elif text in texts:
                     await self._name_memory_to_forget(submission, text, log_key)
         finally:
             done.set()
+
+    async def _memories_meant(self, submission: Submission, said: SaidToMemory) -> MeantMemories:
+        """Return the memories that a request may mean: of the session if it points to one, else of all."""
+        if said.points:
+            shown = await self._committer.memories_shown(submission.roots, submission.context)
+            found = memories_pointed_at(said, shown, _reply_before(submission))
+            if found.found or said.place or said.only_points or not subject_words(said.topic):
+                return found
+        return await self._committer.memories_meant(submission.roots, said)
 
     def _log_forgotten(
         self, submission: Submission, key: str, found: Meant, *, is_gone: bool = False
@@ -443,6 +457,45 @@ class EventDispatcher:
             return _GIVE_UP_RETRY_S
         logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
+
+
+def _requests_of(submission: Submission) -> tuple[SaidToMemory, ...]:
+    """Return what a prompt asks of the memory; it may point to the answer if the one before asked, too."""
+    prompts = [each.text for each in submission.before if each.role == "user"]
+    asked = requests_to_memory(prompts[-1]) if prompts and _reply_before(submission) else ()
+    may_point = any(each.verb == "ask" for each in asked)
+    return requests_to_memory(submission.messages[-1].text, may_point=may_point)
+
+
+def _reply_before(submission: Submission) -> str:
+    """Return the agent's reply before a prompt, or ""."""
+    return next((each.text for each in submission.before[-1:] if each.role == "assistant"), "")
+
+
+def memories_pointed_at(said: SaidToMemory, shown: Meant, reply: str) -> MeantMemories:
+    """Return the memories of a session that a request may point to: by subject, by its place, or alone.
+
+    A place is one in a list of the reply before. Without a place and subject it is the memory that the reply
+    has, or the only one.
+    """
+    wanted, place, near = subject_words(said.topic), said.place, shown
+    if place:
+        items = [line for line in reply.splitlines() if is_item(line)]
+        place = len(items) if place < 0 else place
+        near = _most_alike(shown, subject_words(items[place - 1])) if 0 < place <= len(items) else ()
+    elif not wanted and len(shown) > 1:
+        near = _most_alike(shown, subject_words(reply))
+    if wanted:
+        near = _most_alike(near, wanted, of_text=True)
+    return MeantMemories(near[:_MOST_NAMED], len(near) == 1)
+
+
+def _most_alike(shown: Meant, words: frozenset[str], *, of_text: bool = False) -> Meant:
+    """Return the memories with most of their words in a text, or most of its words, and those near them."""
+    pairs = [(subject_words(each.content), (root, each)) for root, each in shown]
+    shares = [len(has & words) / max(len(words if of_text else has), 1) for has, _ in pairs]
+    least = max(_LEAST_ALIKE, _CLEARLY_BEHIND * max(shares, default=0.0))
+    return tuple(pair for share, (_, pair) in zip(shares, pairs, strict=True) if share >= least)
 
 
 async def _misplaced_roots(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:

@@ -63,7 +63,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     `injected` has the texts that were injected into the session. `said_at` has the Unix time of each message
     (0: unknown) or is empty. `mark` identifies the state of a past session. `take` sets the `identities` of
-    `roots`. `headless`: a script runs the agent.
+    `roots`. `headless`: a script runs the agent. A prompt has the messages `before` it, and the roots and ids
+    of the memories that the session has in `context`.
     """
 
     kind: Kind
@@ -81,6 +82,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     identities: tuple[str, ...] = ()
     headless: bool = False
+    before: tuple[Utterance, ...] = ()
+    context: tuple[tuple[str, str], ...] = ()
 
     @property
     def problem(self) -> str:

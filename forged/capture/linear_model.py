@@ -50,14 +50,16 @@ class StatementWeights(msgspec.Struct, frozen=True):
 
     `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
     request, and `settles_bar` that of a sentence of an answer that settles something, which `settles` scores
-    with its answer and question. `kept` and `others` are the kinds of sentences that are worth keeping or
-    not.
+    with its answer and question. `lasts_bar` is that of a clause, which `lasts` scores with its message.
+    `kept` and `others` are the kinds of sentences that are worth keeping or not.
     """
 
     bar: float
     asked_bar: float
     settles_bar: float
     settles: Weights
+    lasts_bar: float
+    lasts: Weights
     keep: Weights
     asks: Weights
     kept: dict[str, Weights]
@@ -101,8 +103,8 @@ class StatementScorer:
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
-        self.settles_bar = weights.settles_bar
-        self._settles = LinearFunction(weights.settles)
+        self.settles_bar, self.lasts_bar = weights.settles_bar, weights.lasts_bar
+        self._settles, self._lasts = map(LinearFunction, (weights.settles, weights.lasts))
         self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
         self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
         self._others = [LinearFunction(each) for each in weights.others.values()]
@@ -129,14 +131,20 @@ class StatementScorer:
         features = answer_features(answered, sentence)
         return self._settles.value(array("f", row + joint), hashed_features(sentence), features)
 
+    def lasts(self, clause: str, message: str, row: bytes = b"", around: bytes = b"") -> float:
+        """Score a clause or sentence as lasting in a message that says something else, too, by both rows."""
+        form = clause_features(clause, message)
+        return self._lasts.value(array("f", row + around), hashed_features(clause), form)
+
+
+def clause_features(clause: str, message: str) -> tuple[float, ...]:
+    """Return features of the form of a clause and its message; the last is always 1."""
+    return (len(clause) / max(len(message), 1), *form_features(message)[:-1], *form_features(clause))
+
 
 def answer_features(answered: AnsweredQuestion, sentence: str) -> tuple[float, ...]:
     """Return features of the form of a question, its answer and one sentence; the last is always 1."""
-    return (
-        *answered.features(sentence),
-        *form_features(answered.text)[:-1],
-        *form_features(sentence),
-    )
+    return (*answered.features(sentence), *form_features(answered.text)[:-1], *form_features(sentence))
 
 
 class LinearModel(msgspec.Struct, frozen=True):

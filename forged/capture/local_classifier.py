@@ -21,7 +21,7 @@ from forged.capture.answers import (
     turns_away,
     with_subject,
 )
-from forged.capture.authorship import SAYS, Statement
+from forged.capture.authorship import SAYS, Statement, clause_runs, clauses_of
 from forged.capture.linear_model import (
     LinearModel,
     Passage,
@@ -35,9 +35,15 @@ from forged.capture.linear_model import (
     request_score,
     select_passages,
 )
-from forged.capture.rules.durability import Veto, is_vetoed
+from forged.capture.rules.durability import ALL_OVER, Veto, is_vetoed
 from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
-from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
+from forged.capture.rules.engine import (
+    presentable,
+    proposals_in,
+    scope_of,
+    still_meant,
+    without_lead_ins,
+)
 from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
@@ -58,7 +64,19 @@ _JOINS = 4.0
 _NO_ANSWER: frozenset[Veto] = frozenset({"question", "irony"})
 _ONLY_AGREED = "the agent said it, and you only agreed"
 # A sentence stays with the best one of its message at this score, and so far below it.
-_LEAST_JOINED, _BELOW_BEST = -4.0, 12.0
+_LEAST_JOINED, _BELOW_BEST = -3.0, 12.0
+# Scores above which a clause stays with the best one of its sentence, if it asks or orders something, and
+# else; and the least score of the best one.
+_LEAST_ORDER, _LEAST_STAYING, _LEAST_CLAUSE = -6.0, -10.0, -4.0
+_FOR_NOW: frozenset[Veto] = frozenset({"question", "order"})
+# Least score of a clause or sentence that lasts in passing, the score of another one that does not last, and
+# most of a message; vetoes of one.
+_PASSING, _NOT_LASTING, _MOST_PASSING = -1.0, -4.0, 2
+_NOT_PASSING: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "irony"})
+# Vetoes of what is said next to a request; vetoes that make a request doubtful, and what it must score more.
+_BESIDE_REQUEST: frozenset[Veto] = frozenset({"question", "doubt", "moment", "irony"})
+_DOUBTFUL: frozenset[Veto] = frozenset({"irony", "moment"})
+_DOUBTFUL_MORE = 3.0
 # Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
@@ -106,7 +124,10 @@ class AnsweredMessage(msgspec.Struct, frozen=True):
 
 
 class ScoredEvent(msgspec.Struct, frozen=True):
-    """Statements of an event with scores and vectors by text: requests by message, passages, answers."""
+    """Statements of an event with scores and vectors by text: requests by message, passages, answers.
+
+    `cuts` has the lasting clauses of sentences that say something else, too.
+    """
 
     requests: dict[int, Passage]
     passages: tuple[Passage, ...]
@@ -114,6 +135,7 @@ class ScoredEvent(msgspec.Struct, frozen=True):
     scorer: StatementScorer
     scores: dict[str, StatementScores]
     rows: dict[str, bytes]
+    cuts: dict[str, str]
 
 
 class LocalClassifier:
@@ -129,6 +151,7 @@ class LocalClassifier:
         It marks each proposal as request, rule, answer or linear.
         """
         scored = self._score_event(event, said)
+        kept = [_lasting_content(each, said, scored) for each in kept]
         requests, found, scorer, scores = scored.requests, scored.passages, scored.scorer, scored.scores
         answered = dict(_answer_proposals(scored, kept))
         answers = tuple(answered.values())
@@ -138,9 +161,13 @@ class LocalClassifier:
             if passage.message not in answered
             or not (_is_contained_in(passage, answered[passage.message]) or is_vetoed(passage.text))
         ]
+        wanted += _passing_clauses(scored, (*kept, *answers), wanted)
         unanswered = [passage for passage in found if passage.message not in answered]
         requested, refused = _requested_passages(requests, unanswered, scores, scorer)
-        free = [*requested, *(passage for passage in wanted if not _is_requested(passage, requested))]
+        asking = {passage.message for passage in requested}
+        wanted = [each for each in wanted if not _is_requested(each, requested)]
+        free = [*requested, *(each for each in wanted if each.message not in asking or not
+                              is_vetoed(each.text, _BESIDE_REQUEST))]  # fmt: skip
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
@@ -148,7 +175,7 @@ class LocalClassifier:
         )
         refused = tuple(each for each in refused if not any(_has(each.text, one.content) for one in stays))
         proposals = (
-            _make_proposal(passage, scores, "request" if passage in requested else "linear")
+            _make_proposal(passage, scored, "request" if passage in requested else "linear")
             for passage in free
             if passage in requested or not any(_has(passage.text, each.content) for each in kept)
         )
@@ -159,7 +186,7 @@ class LocalClassifier:
             if passage.message not in requests
             and not any(_is_contained_in(passage, each) for each in answers)
         ]
-        likely = _update_only_proposals(others, scores, (*stays, *sure))
+        likely = _update_only_proposals(others, scored, (*stays, *sure))
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
@@ -173,7 +200,7 @@ class LocalClassifier:
         requested, refused = _requested_passages(requests, found, scores, scored.scorer, by_rules=True)
         # No person of a script's session can have agreed to the agent's words.
         requested = [passage for passage in requested if not (event.headless and passage.agreed)]
-        proposals = tuple(_make_proposal(passage, scores, "request", scope) for passage in requested)
+        proposals = tuple(_make_proposal(passage, scored, "request", scope) for passage in requested)
         return Classified(proposals, author=Origin.TYPED, refused=refused)
 
     def _score_event(self, event: Event, said: Sequence[Statement]) -> ScoredEvent:
@@ -185,13 +212,21 @@ class LocalClassifier:
         )
         needed = [text for passage in found for text in passage.texts()]
         needed += [text for each in answers for text in (each.scored, *each.answer.sentences)]
-        texts = list(dict.fromkeys(needed))
+        apart = {
+            each.text: runs for each in sure if each.message not in requests and (runs := clause_runs(each))
+        }
+        with_runs = dict.fromkeys([*needed, *(text for runs in apart.values() for text in runs.values())])
+        if len(with_runs) > _MOST_TEXTS:  # of a long message the sentences alone
+            apart = {}
+        texts = list(with_runs if apart else dict.fromkeys(needed))
         rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
         has_rows, shipped = len(rows) == len(texts), (self._model or linear_model)()
         scorer = shipped.by_rows if has_rows else shipped.by_words
         by_text = dict(zip(texts, rows if has_rows else [b""] * len(texts), strict=True))
         scores = {text: scorer.scores(text, row) for text, row in by_text.items()}
-        return ScoredEvent(requests, found, tuple(answers), scorer, scores, by_text)
+        requests = requests_of(sure, lambda text: text in scores and scores[text].keep > _LEAST_JOINED)
+        cuts = {text: part for text, runs in apart.items() if (part := _lasting_clauses(runs, scores))}
+        return ScoredEvent(requests, found, tuple(answers), scorer, scores, by_text, cuts)
 
 
 class RequestClassifier:
@@ -304,13 +339,27 @@ def _requested_passages(
         if not passage.text:
             said_so = " ".join(each.text for each in passage.sentences)
             refused.append(Refused(said_so, "the request does not say what to remember"))
-        elif _request_strength(passage, scores) >= (
-            _PLAIN_BAR if letters_in(passage.message_text) < _PLAIN else worded_bar
-        ) or (by_rules and proposals_in(passage.text)):
+        elif _request_strength(passage, scores) >= _request_bar(passage, worded_bar) or (
+            by_rules and proposals_in(passage.text)
+        ):
             taken.append(passage)
         else:
             refused.append(Refused(passage.text, "looks like a one-off request"))
     return taken, tuple(refused)
+
+
+def _request_bar(passage: Passage, bar: float) -> float:
+    """Return the least score of a request, for wordings that usually need `bar`."""
+    if any(is_vetoed(each.text, _DOUBTFUL) for each in passage.sentences if asks(each.text)):
+        return bar + _DOUBTFUL_MORE
+    return _PLAIN_BAR if letters_in(passage.message_text) < _PLAIN or _points(passage) else bar
+
+
+def _points(passage: Passage) -> bool:
+    """Return True if a clause asks to keep what is said around it ("keep that in mind")."""
+    clauses = (clause.rstrip() for each in passage.sentences for clause in clauses_of(each.text))
+    brief = (each for each in clauses if letters_in(without_request(each)) < _LEAST)
+    return any(asks(each) and not each.endswith((":", "：")) for each in brief)
 
 
 def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
@@ -321,12 +370,13 @@ def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> f
 
 
 def _update_only_proposals(
-    found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
+    found: Sequence[Passage], scored: ScoredEvent, sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
     """Yield less likely proposals, with penalties, which are kept only if they update a memory."""
+    scores = scored.scores
     likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
     for passage in likely:
-        proposal = _make_proposal(passage, scores, "linear")
+        proposal = _make_proposal(passage, scored, "linear", may_change=True)
         against = max(0.0, _DOUBT - passage_score(passage, lambda text: scores[text].keep))
         is_said = any(
             _has(passage.text, each.content) or _has(each.content, proposal.content) for each in sure
@@ -343,12 +393,90 @@ def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
+def _lasting_clauses(runs: dict[tuple[int, int], str], scores: dict[str, StatementScores]) -> str:
+    """Return the clauses of a sentence that last, without others around them; "" to keep all."""
+    last = max(end for _, end in runs)
+    clauses = [runs[at, at] for at in range(last + 1)]
+    first = end = max(range(last + 1), key=lambda at: scores[clauses[at]].keep)
+    if scores[clauses[first]].keep < _LEAST_CLAUSE:
+        return ""
+    while first > 0 and _may_stay(clauses[first - 1], scores):
+        first -= 1
+    while end < last and _may_stay(clauses[end + 1], scores):
+        end += 1
+    return runs[first, end] if (first, end) != (0, last) else ""
+
+
+def _may_stay(clause: str, scores: dict[str, StatementScores]) -> bool:
+    """Return True if a clause may stay with a lasting one: no question or order for now."""
+    return scores[clause].keep > (_LEAST_ORDER if is_vetoed(clause, _FOR_NOW) else _LEAST_STAYING)
+
+
+def _passing_clauses(
+    scored: ScoredEvent, kept: Sequence[Proposal], wanted: Sequence[Passage]
+) -> Iterator[Passage]:
+    """Yield what lasts of messages that say something else, too, and of which nothing is kept so far."""
+    taken = {*scored.requests, *(each.message for each in wanted), *(each.message for each in scored.answers)}
+    for place in dict.fromkeys(each.message for each in scored.passages if each.message not in taken):
+        here = [passage for passage in scored.passages if passage.message == place]
+        said = [each for passage in here for each in passage.sentences]
+        is_beside = any(
+            each.text in scored.cuts or scored.scores[each.text].keep <= _NOT_LASTING for each in said
+        )
+        if is_beside and not any(_has(each.content, one.text) for each in kept for one in said):
+            lasting = [each for each in said if _lasts_in_passing(each, here[0].message_text, scored)]
+            yield from (Passage(each.text, (each,), each.text) for each in lasting[:_MOST_PASSING])
+
+
+def _lasts_in_passing(sentence: Statement, message: str, scored: ScoredEvent) -> bool:
+    """Return True if a sentence or its clause lasts in a message that says something else, too."""
+    rows, text = scored.rows, scored.cuts.get(sentence.text, sentence.text)
+    vetoed = is_vetoed(text, _NOT_PASSING) or is_vetoed(sentence.text, ALL_OVER)
+    if vetoed or scored.scores[text].keep < _PASSING:
+        return False
+    return scored.scorer.lasts(text, message, rows[text], rows[message]) >= scored.scorer.lasts_bar
+
+
+def _with_cuts(text: str, sentences: Sequence[Statement], cuts: dict[str, str]) -> str:
+    """Return a text with the lasting clauses of its sentences alone."""
+    for sentence in sentences:
+        if part := cuts.get(sentence.text):
+            text = text.replace(sentence.text, part)
+    return text
+
+
+def _lasting_content(proposal: Proposal, said: Sequence[Statement], scored: ScoredEvent) -> Proposal:
+    """Return a proposal of the rules without the sentences and clauses in it that do not last."""
+    content, scores = proposal.content, scored.scores
+    here = [
+        each
+        for each in said
+        if each.text in scores and _has(content, without_lead_ins(each.text)[0] or each.text)
+    ]
+    if not here:
+        return proposal
+    best = max(here, key=lambda each: scores[each.text].keep)
+    parts = [each for each in here if each is best or _may_last(each, scores, best)]
+    if len(parts) == len(here) and not any(each.text in scored.cuts for each in here):
+        return proposal
+    lasting = _with_cuts(" ".join(each.text for each in parts), parts, scored.cuts)
+    return msgspec.structs.replace(proposal, content=presentable(without_lead_ins(lasting)[0] or lasting))
+
+
 def _make_proposal(
-    passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
+    passage: Passage, scored: ScoredEvent, why: str, scope: Scope | None = None, *, may_change: bool = False
 ) -> Proposal:
-    """Make the proposal of a passage; its scope follows the scores and the words about the person."""
-    lasting = passage if why == "request" else _lasting_part(passage, scores)
-    content = presentable(without_lead_ins(behind_request(lasting.text))[0] or lasting.text)
+    """Make the proposal of a passage; its scope follows the scores and the words about the person.
+
+    One that `may_change` a memory keeps all clauses, as they name the change.
+    """
+    scores = scored.scores
+    is_worded = why == "request" and passage.message in scored.requests
+    lasting = passage if is_worded else _lasting_part(passage, scores, is_asked=why == "request")
+    text = (
+        lasting.text if is_worded or may_change else _with_cuts(lasting.text, lasting.sentences, scored.cuts)
+    )
+    content = presentable(without_lead_ins(behind_request(text))[0] or text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(lasting.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
@@ -356,22 +484,25 @@ def _make_proposal(
     return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
 
 
-def _lasting_part(passage: Passage, scores: dict[str, StatementScores]) -> Passage:
-    """Return a passage without the sentences that do not last: questions, orders for now, greetings."""
+def _lasting_part(passage: Passage, scores: dict[str, StatementScores], *, is_asked: bool) -> Passage:
+    """Return a passage without the sentences that do not last: questions, orders for now, greetings.
+
+    If the person probably asks to keep it, only those go that surely do not last.
+    """
     said = passage.sentences
     if len(said) == 1 or passage.agreed:
         return passage
     best = max(said, key=lambda each: scores[each.text].keep)
-    kept = tuple(each for each in said if each is best or _may_last(each, scores, best))
+    stays = {each.text for each in said if is_asked and _may_stay(each.text, scores)}
+    kept = tuple(each for each in said if each is best or each.text in stays or _may_last(each, scores, best))
     return msgspec.structs.replace(passage, text=" ".join(each.text for each in kept), sentences=kept)
 
 
 def _may_last(sentence: Statement, scores: dict[str, StatementScores], best: Statement) -> bool:
     """Return True if a sentence may last as the best one of its message does, or if that one needs it."""
-    if sentence.text in best.whole and best.whole != best.text:
-        return True
-    if is_vetoed(sentence.text, _UNRELATED):
-        return False
+    needs_it = sentence.text in best.whole and best.whole != best.text
+    if needs_it or is_vetoed(sentence.text, _UNRELATED):
+        return needs_it and not is_vetoed(sentence.text, _NO_ANSWER)
     return scores[sentence.text].keep > max(_LEAST_JOINED, scores[best.text].keep - _BELOW_BEST)
 
 
@@ -381,10 +512,13 @@ def _has(text: str, part: str) -> bool:
     return sought in said
 
 
-def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
+def request_in(
+    said: Sequence[Statement], before: str = "", lasts: Callable[[str], bool] | None = None
+) -> Passage | None:
     """Return the passage that one message asks to remember, with its neighbours; None without a request.
 
-    Its text is empty if the message does not say what to keep.
+    Its text is empty if the message does not say what to keep. A neighbour that looks like a question or an
+    order belongs to it if it `lasts`.
     """
     places = [at for at, each in enumerate(said) if _asks(each)]
     if not places:
@@ -393,9 +527,17 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
     says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < SAYS
-    while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
+    while (
+        first > 0
+        and (is_brief or (says_nothing and at == first))
+        and _may_extend(said[first - 1], lasts=lasts)
+    ):
         first -= 1
-    while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
+    while (
+        last < len(said)
+        and (is_brief or last - at <= _MORE)
+        and _may_extend(said[last], said[first:last], lasts)
+    ):
         last += 1
     text, agreed = " ".join(each.text for each in said[first:last]), ""
     if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
@@ -405,13 +547,16 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     return Passage(content, tuple(said[first:last]), message_text_of(said), agreed if content else "")
 
 
-def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
-    """Return the passage to keep for each message that asks it, by index; its text may be empty."""
+def requests_of(said: Sequence[Statement], lasts: Callable[[str], bool] | None = None) -> dict[int, Passage]:
+    """Return the passage to keep for each message that asks it, by index; its text may be empty.
+
+    `lasts` says of a sentence if it lasts by itself.
+    """
     found: dict[int, Passage] = {}
     before = ""
     for place in dict.fromkeys(each.message for each in said):
         mine = [each for each in said if each.message == place]
-        if (request := request_in(mine, before)) is not None:
+        if (request := request_in(mine, before, lasts)) is not None:
             found[place] = request
         before = mine[-1].text
     return found
@@ -439,8 +584,15 @@ def _asks(sentence: Statement) -> bool:
     return sentence.asks_alone or asks(sentence.text)
 
 
-def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
-    """Return True if a sentence may join the request `to`: not too long, no question, irony or order."""
+def _may_extend(
+    sentence: Statement, to: Sequence[Statement] = (), lasts: Callable[[str], bool] | None = None
+) -> bool:
+    """Return True if a sentence may join the request `to`: not too long, no question, irony or order.
+
+    An order that lasts may join ("remember: ...; name tests in English").
+    """
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
-    return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)
+    if _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED):
+        return True
+    return lasts is not None and lasts(sentence.text) and not is_vetoed(sentence.text, ALL_OVER)

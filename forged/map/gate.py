@@ -17,7 +17,7 @@ later ones fewer and fewer. A cue counts like its memory's text; a name that no 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from math import ceil
 from statistics import NormalDist
@@ -28,11 +28,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibration_of, kept_calibrations
-from forged.map.lexical import TermMatches
+from forged.map.lexical import RAREST, TermMatches, everyday_shares
 from forged.map.search import CueCosines, MapSearch, Ranked
 from forged.models import Vectors
-from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
-from forged.text.terms import Terms, are_stems, distinct, names, terms
+from forged.text.terms import Terms, are_stems, names, terms
 
 UNGATED = float("inf")
 """Evidence where there is nothing to compare with: everything passes."""
@@ -113,7 +112,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         """True if a rare word of the message is in a memory or cue, or begins like one that is."""
         words = (terms(word) for word in self.found.message_text.split())
         rare = (
-            each for each in words if len(each) and (_term_shares(each[are_stems(each)]) <= _RAREST).all()
+            each for each in words if len(each) and (everyday_shares(each[are_stems(each)]) <= RAREST).all()
         )
         return any(np.isin(each, self._known_terms).any() for each in rare)
 
@@ -126,6 +125,16 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         if np.isin(np.concatenate(said), self._known_terms).any():
             return ""
         return "question" if self.found.message_text.rstrip().endswith(("?", "？")) else "task"
+
+    @property
+    def subjects(self) -> float:
+        """Number of subjects that a message has the rare words for, at least 1."""
+        matches = self.found.joined_matches
+        if matches is None:
+            return 1.0
+        asked = self.found.message or 0
+        said = matches.terms[matches.begins[asked] : matches.stem_ends[asked]]
+        return max(1.0, np.count_nonzero(everyday_shares(said) <= RAREST) / _ONE_SUBJECT)
 
     def _names_another(self, map_index: int, row: int) -> bool:
         """Return True if a memory has names, and the message none of their words."""
@@ -317,10 +326,7 @@ def _comparable_cues(found: MapSearch, baseline: Baseline) -> Iterator[CueCosine
 # A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are equal. Of a long
 # message, as of a pasted log, only so many terms speak of a memory.
 _TERM_SHARE, _MAX_TERMS = 0.4, 5.0
-# Share of a term that no everyday message has (3e-5 to 3e-4 are equal), the least share of a common word, and
-# the least length of a row.
-_RAREST, _COMMON = 1e-4, 5e-4
-_SHORTEST = 8
+_SHORTEST = 8  # least length of a row, in terms
 LEAST, MOST = -2.0, 10.0
 """Limits of the odds: more than 10 nats is a text quoted in another, and other words prove nothing."""
 
@@ -335,7 +341,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, matches: TermMatches) -> LexicalOdds:
         """Compute the log odds of every row of the matched indexes for every query."""
-        prior = _term_shares(matches.terms)
+        prior = everyday_shares(matches.terms)
         rows = tuple(_index_odds(matches, number, prior) for number in range(len(matches.indexes)))
         return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
@@ -360,7 +366,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
 def _store_odds(matches: TermMatches) -> NDArray[np.float64]:
     """Return the log odds, (queries,), that queries are in the words of all memories, not everyday ones."""
     size = max(1, sum(index.stems for index in matches.indexes))
-    gains = matches.frequency / (size * _term_shares(matches.terms))
+    gains = matches.frequency / (size * everyday_shares(matches.terms))
     odds = np.log1p(gains * _TERM_SHARE / (1 - _TERM_SHARE)) + np.log1p(-_TERM_SHARE)
     spans = zip(matches.begins, matches.stem_ends, strict=False)
     return np.array([odds[first:last].sum() for first, last in spans])
@@ -368,7 +374,7 @@ def _store_odds(matches: TermMatches) -> NDArray[np.float64]:
 
 def _rare_terms(matches: TermMatches, parts: Sequence[slice], columns: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return which rare terms of the queries each of some columns has, (terms, columns)."""
-    rare = _term_shares(matches.terms) <= _RAREST
+    rare = everyday_shares(matches.terms) <= RAREST
     held = np.zeros((len(matches.terms), len(columns)), np.bool_)
     for own, hits in zip(parts, matches.hits, strict=True):
         here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
@@ -420,31 +426,6 @@ def _query_odds(
     return np.asarray(sums + (last - first) * np.log1p(-share), np.float64)
 
 
-def _term_shares(wanted: Terms) -> NDArray[np.float64]:
-    """Return the share of each term in everyday messages; rare terms get a minimum."""
-    known, share = _everyday_shares()
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
-
-
-@cache
-def _everyday_shares() -> tuple[Terms, NDArray[np.float64]]:
-    """Return all terms of everyday texts, ascending, and the share of each; computed once."""
-    said, counts = np.unique(_stems(EVERYDAY_MESSAGES), return_counts=True)
-    common = _stems(EVERYDAY_WORDS)
-    known = distinct(np.concatenate((said, common)))
-    share = np.zeros(len(known))
-    share[np.searchsorted(known, common)] = _COMMON
-    at = np.searchsorted(known, said)
-    share[at] = np.maximum(share[at], counts / counts.sum())
-    return known, share
-
-
-def _stems(texts: Sequence[str]) -> Terms:
-    found = np.concatenate([terms(text) for text in texts])
-    return found[are_stems(found)]
-
-
 # --- decisions ---------------------------------------------------------------------------------------
 
 
@@ -452,8 +433,8 @@ class Margins(msgspec.Struct, frozen=True):
     """Gate limits: margins below a strong request, in standard deviations, and the most admissions.
 
     A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
-    one's evidence, and without a rare word of its own `neighbour_part`; 0 for none. At most `most` are
-    admitted.
+    one's evidence for each subject, and without a rare word of its own `neighbour_part`; 0 for none. At most
+    `most` are admitted.
     """
 
     weak: float
@@ -471,6 +452,9 @@ class Margins(msgspec.Struct, frozen=True):
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
 
+# Rare words of one subject: a bug report of several sentences asks for more than its one best memory. 8 to 14
+# are equal there, and from 12 on the short questions keep theirs.
+_ONE_SUBJECT = 12
 # A source is beyond doubt at so many times the threshold of a strong request.
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
@@ -478,11 +462,12 @@ _DOUBTLESS = 1.5
 _SIX = 6
 _ALONE, _SESSION = Margins(1.25, 1.25, 0.35, 0.45, _SIX), Margins(1.65, 2.4)
 # By words alone one common word is chance: without a session nothing is admitted for it.
-_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, _SIX), Margins(1.5, 9.0, most=_SIX)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0, 0.0, 0.5, _SIX), Margins(2.4, 9.0, most=_SIX)
 # The least limit of a turn, however many memories came before it.
 _FEWEST = 3
-# Margin of a session's first message, and the most memories for each deviation above it.
-_FIRST, _FOR_EACH = 1.3, 4
+# Margin of a session's first message, and the most memories for each deviation above it. With 1.3 and 4 an
+# unrelated message brings a tenth more memories, and recall is the same.
+_FIRST, _FOR_EACH = 0.8, 5
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
@@ -541,6 +526,7 @@ def _decide_each(
     best, hopeless = max(evidence, default=0.0), is_hopeless(gate_score, least, turn=turn)
     if gate_score.unknown_name == "question":
         best = max(best, gate_score.evidence)  # what speaks of another name is still what is nearest
+    best /= gate_score.subjects
     lowest = dict.fromkeys(rows, margins.lowest(least, best, has_own=True))
     if margins.neighbour_part:
         order = sorted(range(len(rows)), key=lambda n: -evidence[n])

@@ -9,7 +9,7 @@ index would favour a small unrelated one, and an edit could not splice its own p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
 from forged.text.terms import Terms, are_stems, distinct, terms
 
 Ints = NDArray[np.int32]
@@ -30,6 +31,9 @@ _NO_TERMS = np.empty(0, np.uint32)
 _NOWHERE = np.empty(0, np.intp)
 # Weight of the beginnings of words against their stems; 0.1-0.4 are equal.
 _BEGINNINGS = 0.2
+RAREST = 1e-4
+"""Share of a term that no everyday message has; 3e-5 to 3e-4 are equal."""
+_COMMON = 5e-4  # the least share of a common word
 
 
 class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -245,3 +249,28 @@ def find_terms(names: Terms, wanted: Terms) -> NDArray[np.int64]:
         return np.full(len(wanted), -1)
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     return np.where(names[at] == wanted, at, -1)
+
+
+def everyday_shares(wanted: Terms) -> NDArray[np.float64]:
+    """Return the share of each term in everyday messages; rare terms get `RAREST`."""
+    known, share = _shares_of_everyday_terms()
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, np.maximum(share[at], RAREST), RAREST)
+
+
+@cache
+def _shares_of_everyday_terms() -> tuple[Terms, NDArray[np.float64]]:
+    """Return all terms of everyday texts, ascending, and the share of each; computed once."""
+    said, counts = np.unique(_stems(EVERYDAY_MESSAGES), return_counts=True)
+    common = _stems(EVERYDAY_WORDS)
+    known = distinct(np.concatenate((said, common)))
+    share = np.zeros(len(known))
+    share[np.searchsorted(known, common)] = _COMMON
+    at = np.searchsorted(known, said)
+    share[at] = np.maximum(share[at], counts / counts.sum())
+    return known, share
+
+
+def _stems(texts: Sequence[str]) -> Terms:
+    found = np.concatenate([terms(text) for text in texts])
+    return found[are_stems(found)]

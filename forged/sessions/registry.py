@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
@@ -19,8 +19,7 @@ from forged.capture import CaptureService, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
-from forged.files import Root
-from forged.memory import Memory, Origin, Scope
+from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
 from forged.sessions.message_buffer import MessageBuffer
 from forged.sessions.messages import SessionMessages
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 MOST_SESSIONS, _TRIED = 20_000, 8
 _MOST_NAME = 256
-_Forget = Callable[[Root, Memory], Awaitable[bool]]
 # Seconds between two searches for silent sessions.
 _LOOKS_S = 60.0
 
@@ -154,22 +152,23 @@ class Sessions:
             await self._keep_response(place, spoken)
         return outcome
 
-    async def obey(
-        self, session: Session, place: Workplace, prompt: wire.Message, forget: _Forget, within_s: float
-    ) -> tuple[tuple[Root, Memory], ...]:
-        """Do what a person's prompt asks of the memory; return the memories that it asks for."""
-        found = await clean_transcript((prompt,))
-        if not found.said:
-            return ()
-        spoken = Submission(
+    async def prompt_of(
+        self, session: Session, place: Workplace, messages: Sequence[wire.Message]
+    ) -> Submission | None:
+        """Return a prompt, the last message, with its context; None if nothing is left of it."""
+        found = await clean_transcript(messages)
+        if not found.said or found.places[-1] != len(messages) - 1:
+            return None
+        return Submission(
             kind="turn",
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
-            messages=found.said,
+            messages=found.said[-1:],
             injected=self._turns.injected_texts(session.session_id, place.tops, session.agent),
             agent=session.agent[:_MOST_NAME],
+            before=found.said[:-1],
+            context=session.in_context(place.tops),
         )
-        return await self._capture.obey(spoken, forget, within_s)
 
     async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
         """Keep a turn's newest response as a session memory, if `[scopes].retrieve` has sessions."""

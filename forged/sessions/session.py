@@ -146,6 +146,11 @@ class Session:
     def set_key(self, tops: tuple[str, ...]) -> SetKey:
         return SetKey(self.agent, self.session_id, tops)
 
+    def in_context(self, tops: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return the roots and ids of the memories of the session's injected set in these roots."""
+        known = self.shared.state.injected_sets.now.get(self.set_key(tops))
+        return () if known is None else tuple((each.root, each.id) for each in known.entries)
+
     def put_set(self, key: SetKey, injected: InjectedSet) -> None:
         """Replace an injected set of the session; it is written to disk within five seconds."""
         self.shared.state.injected_sets.put(key, injected)

@@ -43,6 +43,16 @@ class Text(msgspec.Struct, frozen=True):
     file: bytes
 
 
+def write_texts(top: Path, texts: Sequence[str]) -> None:
+    """Write files of memories with these texts below a root's top."""
+    place = top / ".forge/memory"
+    place.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        when = f"2026-01-{number % 28 + 1:02}T{number % 24:02}:00:00.000000Z"
+        fields = {"id": name(number), "when": when, "related": "", "session": number, "content": f"{text}\n"}
+        (place / f"{name(number)}.md").write_text(_FILE.format(**fields), encoding="utf-8")
+
+
 def memory(number: int, edition: int = 0, body_bytes: int = BODY_BYTES) -> Text:
     """Return one memory of 600 bytes; another edition has the same id and other words."""
     source = random.Random(number * 1_000_003 + edition)

@@ -24,7 +24,7 @@ class Ended(Broken):
 class Daemon:
     """Paths and environment of a daemon: `home` is its HOME, `repo` a workspace in it.
 
-    `settings` are further variables of its environment.
+    `settings` are further variables of its environment. `driver` runs in place of its own command.
     """
 
     def __init__(self, checkout: Checkout, top: Path) -> None:
@@ -37,6 +37,7 @@ class Daemon:
         self.pid = 0
         self.is_trusted = False
         self.settings: Mapping[str, str] = {}
+        self.driver: Path | None = None
         self._embedded = top / "embedded"
 
     @property
@@ -65,6 +66,8 @@ class Daemon:
         return {**plain, **self.settings}
 
     def command(self, *, stub: bool) -> list[str | Path]:
+        if self.driver:
+            return [self.checkout.python, self.driver]
         if stub:
             return [self.checkout.python, self.checkout.driver("stub_daemon.py")]
         return [self.checkout.python, "-m", "forged", "serve", "--log-level", "warning"]

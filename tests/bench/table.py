@@ -7,6 +7,7 @@ them. None is softened to fit the results.
 from __future__ import annotations
 
 import agents
+import captured
 import edits
 import engine
 import fairness
@@ -33,6 +34,7 @@ ROWS: tuple[Row, ...] = (
     *starts.ROWS,
     *agents.ROWS,
     *writes.ROWS,
+    *captured.ROWS,
     *footprint.ROWS,
     *growth.ROWS,
     *warm.ROWS,

@@ -125,6 +125,8 @@ def _model(settles: float, keep: float) -> LinearModel:
             asked_bar=50.0,
             settles_bar=0.0,
             settles=constant(settles, _FEATURES),
+            lasts_bar=50.0,
+            lasts=none,
             keep=kept,
             asks=none,
             kept={"decision": kept},

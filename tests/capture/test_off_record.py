@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from forged.capture.authorship import requests_to_memory
+from forged.capture.dispatcher import memories_pointed_at
 from forged.capture.existing import memories_meant
 from forged.capture.off_record import cut_opted_out, opt_out_of, without_repeats
 from forged.capture.rules.requests import (
     asks,
-    may_speak_to_memory,
+    matches,
     subject_words,
     wordings,
     words_to_forget,
 )
+from forged.files import Root
+from forged.memory import Scope
 from forged.stores import View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
 REFUSED = FORMS.pop("wordings")
+
+
+def pointing(forms: dict) -> Iterator[tuple[int, str]]:
+    """Yield the requests of a language that point, each with its place in a list, 0 for none."""
+    yield from zip((1, 2, 3, -1), forms["places"], strict=True)
+    yield from ((0, said) for said in forms["one"])
 
 
 def negated(language: str) -> list[str]:
@@ -248,7 +258,82 @@ def test_the_words_of_such_a_request_said_of_code_are_none(said):
     "wording", [each for each in wordings() if each.kind in {"unlearns", "recalls"}], ids=str
 )
 def test_every_sign_of_such_a_request_is_seen_by_the_fast_look(wording):
-    assert may_speak_to_memory(wording.yes)
+    assert matches("speaks", wording.yes)
+
+
+# --- pointing to a memory of the session ------------------------------------------------------------------
+
+POINTING = [(language, place, said) for language, forms in FORMS.items() for place, said in pointing(forms)]
+SHOWN = [
+    memory("mem_cents", "Invoices are rounded to full cents."),
+    memory("mem_orion", "The staging database is called orion."),
+    memory("mem_nora", "Nora owns the staging host and the release calendar."),
+    memory("mem_uploads", "Uploads end after ninety seconds."),
+]
+NAMED = tuple((Root("/repo", Scope.REPO), each) for each in SHOWN)
+LISTED = "\n".join(f"{n}. {SHOWN[at].content}" for n, at in enumerate((2, 0, 3, 1), 1))
+BY_PLACE = {1: "mem_nora", 2: "mem_cents", 3: "mem_uploads", -1: "mem_orion"}
+
+
+def pointed_at(said: str, reply: str, shown=NAMED) -> tuple[list[str], bool]:
+    """Ids of the memories that a message may point to behind a reply, and if one is clear."""
+    (asked,) = requests_to_memory(said, may_point=True)
+    assert (asked.verb, asked.points) == ("forget", True)
+    found = memories_pointed_at(asked, shown, reply)
+    return [each.id for _, each in found.found], found.is_clear
+
+
+@pytest.mark.parametrize(("language", "place", "said"), POINTING)
+def test_a_request_points_to_one_memory_of_the_session(language, place, said):
+    if place:
+        assert pointed_at(said, f"I know this:\n\n{LISTED}\n\nAnything else?") == ([BY_PLACE[place]], True)
+        assert pointed_at(said, "I know nothing of the kind.") == ([], False)
+        assert pointed_at(said, "1. Run the tests.\n2. Read the log.\n3. Write the mail.") == ([], False)
+    else:
+        assert pointed_at(said, f"It says: {SHOWN[1].content}") == (["mem_orion"], True)
+        assert pointed_at(said, "Two:\n" + LISTED) == (["mem_cents", "mem_orion", "mem_nora"], False)
+        assert pointed_at(said, "I know nothing of the kind.") == ([], False)
+        assert pointed_at(said, "", shown=NAMED[3:]) == (["mem_uploads"], True)
+        assert pointed_at(said, "", shown=()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("subject", "wanted"),
+    [
+        ("the uploads", ["mem_uploads"]),
+        ("Nora", ["mem_nora"]),
+        ("the staging database", ["mem_orion"]),
+        ("staging", ["mem_orion", "mem_nora"]),
+        ("giraffes", []),
+        ("the nightly backup of the orion cluster", []),
+    ],
+)
+def test_a_request_points_by_a_subject_to_a_memory_of_the_session(subject, wanted):
+    assert pointed_at(f"forget the one about {subject}", LISTED) == (wanted, len(wanted) == 1)
+
+
+@pytest.mark.parametrize(("language", "place", "said"), POINTING)
+def test_what_points_is_no_request_without_a_question_before_or_in_another_persons_text(
+    language, place, said
+):
+    asked = requests_to_memory(said)
+    assert all(each.points for each in asked)
+    for message in (f"```\n{said}\n```", f"> {said}\n\nWhat does she mean?", f"You are agent 3 of 8. {said}"):
+        assert requests_to_memory(message, may_point=True) == (), message
+
+
+@pytest.mark.parametrize("said", [said for forms in FORMS.values() for said in forms["code"]])
+def test_what_points_to_code_is_no_request(said):
+    assert requests_to_memory(said, may_point=True) == ()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [said.format(**forms) for forms in FORMS.values() for said in (*forms["shown"], forms["places"][1])],
+)
+def test_a_request_that_names_memory_needs_no_question_before(said):
+    (asked,) = requests_to_memory(said)
+    assert (asked.verb, asked.points) == ("forget", True)
 
 
 # --- which memory is meant ----------------------------------------------------------------------------------

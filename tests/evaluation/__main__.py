@@ -1,4 +1,4 @@
-"""`make eval`: how good recall is, measured on labelled sets through a daemon of its own.
+"""`make eval`: the quality of recall and capture, measured on labelled sets with daemons of its own.
 
 Of questions a table with one row a measurement and below it one a kind of query; `--json` has all of it, each
 query's scores too, so that two settings can be compared query by query.
@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -25,7 +26,7 @@ from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged_client.errors import ClientError
-from tests.evaluation import jsonl_set, loading, settings, stores, trial
+from tests.evaluation import jsonl_set, loading, replay, settings, stores, trial
 from tests.evaluation.closing import allowed, begin, end
 from tests.evaluation.dataset import Dataset, DatasetError
 from tests.evaluation.lives import Lived, Lives, draw, load, measure
@@ -51,8 +52,8 @@ class Measurement(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-@click.command("eval", no_args_is_help=True)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.command("eval")
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option(
     "--model",
     "models",
@@ -99,8 +100,53 @@ class Measurement(msgspec.Struct, frozen=True):
 @click.option("--injected", is_flag=True, help="Of questions: as shipped, what came, its share and tokens.")
 @click.option("--in-session", is_flag=True, help="The same, and each question begins a session.")
 @click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
+@click.option(
+    "--write", is_flag=True, help="Renew the tables in forged/docs/measured.md, or those of PATH alone."
+)
 @with_json_option
-def eval_command(
+def eval_command(call: Invocation, *, write: bool, **asked: Any) -> None:
+    """Measure recall and capture on labelled sets; without PATH, print the tables of measured.md again.
+
+    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), one with memories.jsonl
+    and sessions.jsonl, one with said.jsonl, minds.jsonl, alike.jsonl or attacks.jsonl, one with chats.jsonl,
+    answers.jsonl or act.jsonl, or a LoCoMo file; the splits are of the first only. A daemon of its own serves
+    the memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
+    endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
+    strategy hyde, which sends the set's texts there. Everything else has its default, but for
+    retrieval_timeout_s (30) and, of questions without --injected, retrieval_top_k (20).
+
+    Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
+    came along an edge included; `mem@10` is how many memories stood in the first ten places. `beside` is
+    the share of messages about something else that were answered with a memory. With --store-size the
+    memories are cut into stores of N, each a repository of its own. tests/evaluation/README.md explains all.
+    """
+    if asked["paths"] and not write:
+        done, lived = _measure(call, **asked)
+        changed = _changes(asked["changes"], asked["min_score"])
+        as_it_comes = asked["injected"] or asked["in_session"]
+        _show(call, done, lived, asked["split"], changed, as_it_comes=as_it_comes)
+        return
+    commands = replay.chosen(asked["paths"])
+    if not commands:
+        raise Stop("usage", "no table of measured.md is of this set")
+    for command in commands:
+        text = replay.table(command, _replayed(call, command))
+        click.echo(f"{text}\n")
+        if write:
+            page = replay.PAGE.read_text(encoding="utf-8")
+            replay.PAGE.write_text(replay.written(page, {command: text}), encoding="utf-8")
+
+
+def _replayed(call: Invocation, arguments: replay.Command) -> replay.Report:
+    """Measure the sets of a command of measured.md, with its options."""
+    here = msgspec.structs.replace(call, workspace=str(replay.REPO))
+    options = eval_command.make_context("eval", list(arguments), obj=here).params
+    del options["write"], options["as_json"]
+    done, lived = _measure(here, **options)
+    return replay.Report(tuple((each.model, each.outcome) for each in done), lived)
+
+
+def _measure(
     call: Invocation,
     *,
     paths: tuple[str, ...],
@@ -116,23 +162,9 @@ def eval_command(
     injected: bool,
     in_session: bool,
     by_search: bool,
-) -> None:
-    """Measure recall on labelled sets.
-
-    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), one with memories.jsonl
-    and sessions.jsonl, one with said.jsonl, minds.jsonl, alike.jsonl or attacks.jsonl, or a LoCoMo file; the
-    splits are of the first only. A daemon of its own serves the
-    memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
-    endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
-    strategy hyde, which sends the set's texts there. Everything else has its default, but for
-    retrieval_timeout_s (30) and, of questions without --injected, retrieval_top_k (20).
-
-    Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
-    came along an edge included; `mem@10` is how many memories stood in the first ten places. `beside` is
-    the share of messages about something else that were answered with a memory. With --store-size the
-    memories are cut into stores of N, each a repository of its own. tests/evaluation/README.md explains all.
-    """
-    changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
+) -> tuple[tuple[Measurement, ...], Lived]:
+    """Measure the sets of a command. Raises Stop."""
+    changed = _changes(changes, min_score)
     as_it_comes = injected or in_session
     try:
         here = [Path(call.workspace) / path for path in paths]
@@ -160,7 +192,7 @@ def eval_command(
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
     for folder in sealed:
         end(folder, lived.lines(folder.parent.name))
-    _show(call, done, lived, split, changed, as_it_comes=as_it_comes)
+    return done, lived
 
 
 def _command(
@@ -174,6 +206,10 @@ def _command(
     reported = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
     reported += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
     return shlex.join(("python", "-m", "tests.evaluation", "--closing", *paths, *reported))
+
+
+def _changes(changes: Iterable[str], min_score: str | None) -> tuple[tuple[str, str], ...]:
+    return (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
 
 
 def _change(text: str) -> tuple[str, str]:

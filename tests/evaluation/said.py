@@ -1,7 +1,7 @@
-"""Conversations with labelled statements to save, changes of mind, and attacks.
+"""Conversations with labelled statements to save, changes of mind, and attacks; and labelled cases.
 
-In goes a directory with `said.jsonl`, `minds.jsonl`, `alike.jsonl` or `attacks.jsonl`, whichever are there.
-Raises DatasetError.
+In goes a directory with `said.jsonl`, `minds.jsonl`, `alike.jsonl` or `attacks.jsonl`, whichever are there,
+or with files of cases. Raises DatasetError.
 """
 
 from __future__ import annotations
@@ -12,23 +12,14 @@ from typing import TypeVar
 import msgspec
 
 from forged.memory import Category, Scope
+from tests.evaluation import cases
+from tests.evaluation.cases import Case, First, Opening, Words
 from tests.evaluation.dataset import DatasetError
 from tests.evaluation.jsonl_set import lines
 
 SAID, MINDS, ALIKE, ATTACKS = "said.jsonl", "minds.jsonl", "alike.jsonl", "attacks.jsonl"
 
 _T = TypeVar("_T")
-
-
-class Words(msgspec.Struct, frozen=True):
-    """A message of a conversation."""
-
-    role: str
-    content: str
-
-    @property
-    def message(self) -> dict[str, str]:
-        return {"role": self.role, "content": self.content}
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -68,13 +59,6 @@ class Mind(msgspec.Struct, frozen=True):
     gone: tuple[str, ...]
 
 
-class First(msgspec.Struct, frozen=True):
-    """What is remembered already."""
-
-    scope: Scope
-    text: str
-
-
 class Alike(msgspec.Struct, frozen=True):
     """Two things that look alike and do not contradict: both must stand."""
 
@@ -94,22 +78,29 @@ class SaidSet(msgspec.Struct, frozen=True):
     minds: tuple[Mind, ...] = ()
     alike: tuple[Alike, ...] = ()
     attacks: tuple[Said, ...] = ()
+    cases: tuple[Case, ...] = ()
+    openings: tuple[Opening, ...] = ()
 
     @property
     def size(self) -> int:
-        """How many conversations and scripts there are."""
-        return sum(map(len, (self.said, self.minds, self.alike, self.attacks)))
+        """How many conversations, scripts and cases there are."""
+        return sum(map(len, (self.said, self.minds, self.alike, self.attacks, self.cases)))
 
 
 def is_one(path: Path) -> bool:
     """Whether a path is a directory of what was said."""
-    return any((path / name).exists() for name in (SAID, MINDS, ALIKE, ATTACKS))
+    return cases.is_one(path) or any((path / name).exists() for name in (SAID, MINDS, ALIKE, ATTACKS))
 
 
 def load(directory: Path) -> SaidSet:
     """Read what a directory holds. Raises DatasetError."""
+    name = "/".join(directory.resolve().parts[-2:])
+    if cases.is_one(directory):  # two files of the other kind have the same names and another form
+        found = SaidSet(name=name, cases=cases.load(directory), openings=cases.load_openings(directory))
+        _require_own_ids(found, directory)
+        return found
     found = SaidSet(
-        name="/".join(directory.resolve().parts[-2:]),
+        name=name,
         said=_if_there(directory / SAID, Said),
         minds=_if_there(directory / MINDS, Mind),
         alike=_if_there(directory / ALIKE, Alike),
@@ -124,7 +115,11 @@ def _if_there(file: Path, kind: type[_T]) -> tuple[_T, ...]:
 
 
 def _require_own_ids(found: SaidSet, directory: Path) -> None:
-    ids = [each.id for part in (found.said, found.minds, found.alike, found.attacks) for each in part]
+    ids = [
+        each.id
+        for part in (found.said, found.minds, found.alike, found.attacks, found.cases)
+        for each in part
+    ]
     if len(set(ids)) < len(ids) or not all(_is_name(each) for each in ids):
         raise DatasetError(f"{directory}: an id is there twice, or is more than letters, digits, - and _")
 

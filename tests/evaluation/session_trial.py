@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,6 +26,7 @@ from tests.evaluation.trial import (
     ANSWERED,
     PINNED,
     Failure,
+    MeasurementFailed,
     Progress,
     asked_daemon,
     await_gate,
@@ -86,6 +87,42 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
                     contexts += _turns(client, workspace, store, session, mode)
                     progress("asking", len(contexts), asked.turns)
     return SessionsResult(indexes, tuple(contexts), round(time.monotonic() - began, 1))
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A session's first message in a store, and how many memories a search brought for it."""
+
+    store: str
+    size: int
+    message: str
+    searched: int
+
+
+def opened(
+    messages: Sequence[str], places: Sequence[Store], prepared: Prepared, progress: Progress
+) -> tuple[Opened, ...]:
+    """Begin a session with each message in each of these stores.
+
+    Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost.
+    """
+    found: list[Opened] = []
+    with TemporaryDirectory(prefix="forged-eval-") as name:
+        scratch = Path(name)
+        (scratch / "home").mkdir()
+        with asked_daemon(scratch, prepared.variables) as client:
+            for store in places:
+                workspace = _settle(scratch, store)
+                build(client, [workspace], lambda *_: None)
+                await_gate(client, progress)
+                for number, message in enumerate(messages):
+                    said, named = [{"role": "user", "content": message}], f"first-{number}"
+                    reply = client.retrieve(workspace, said, session_id=named, turn_id="0")
+                    if failed := _failure(reply):
+                        raise MeasurementFailed(f"{store.name} did not answer {message!r}: {failed}")
+                    count = sum(hit.found.found_by != PINNED for hit in reply.memories if hit.found)
+                    found.append(Opened(store.name, store.size, message, count))
+                progress("beginning sessions", len(found), len(places) * len(messages))
+    return tuple(found)
 
 
 def _settle(scratch: Path, store: Store) -> str:

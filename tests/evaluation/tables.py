@@ -20,7 +20,7 @@ from tests.evaluation.trial import Failure, Outcome
 
 _NONE = "-"
 _WIDE = 80
-_SESSION_ROWS = {
+SESSION_ROWS = {
     "recall": "recall in context",
     "recall_in_reply": "recall in the turn's reply",
     "wanted": "share wanted",
@@ -42,7 +42,7 @@ _SESSION_ROWS = {
     "searched_a_turn": "  of searched memories",
     "frame_a_turn": "  of the frame",
 }
-_INJECTED_ROWS = {
+INJECTED_ROWS = {
     "recall": "recall of all that came",
     "share": "share that answers",
     "right_or_pinned": "share of these or pinned",
@@ -109,8 +109,8 @@ class CaptureMeasurement(msgspec.Struct, frozen=True):
     def main(self) -> list[tuple[str, str]]:
         """The figures of all conversations by their names."""
         found = [(name, getattr(group, name)) for group in self.figures.said[:1] for name in _SAID_COLUMNS]
-        found += [(each.name, each.figure) for each in self.figures.others]
-        return [(name, cell(figure)) for name, figure in found]
+        rows = [(name, cell(figure)) for name, figure in found]
+        return rows + [(each.name, _counted(each.figure)) for each in self.figures.others]
 
 
 def capture_table(done: CaptureMeasurement) -> list[str]:
@@ -132,6 +132,11 @@ def _bare(group: object, names: Iterable[str]) -> Iterator[str]:
     return (cell(getattr(group, name)).split(" ")[0] for name in names)
 
 
+def _counted(figure: Figure) -> str:
+    """A figure with its interval, and the two numbers of which it is the ratio."""
+    return f"{cell(figure)}, {figure.value * figure.of:.0f} of {figure.of:.0f}" if figure.of else _NONE
+
+
 def session_table(done: SessionMeasurement) -> list[str]:
     """What a set came to: a title, its figures, and recall at each kind of turn."""
     groups = done.summaries
@@ -140,7 +145,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
         ("sessions", *(str(each.sessions) for each in groups)),
         ("turns off topic", *(f"{each.other_memories.of:,.0f}" for each in groups)),
         ("chat turns", *(f"{each.chat_memories.of:,.0f}" for each in groups)),
-        *_rows(groups, _SESSION_ROWS),
+        *_rows(groups, SESSION_ROWS),
     ]
     kinds = dict.fromkeys(kind.kind for each in groups for kind in each.kinds)
     for name in kinds:
@@ -154,7 +159,7 @@ def injected_table(outcome: Outcome) -> list[str]:
     """What the messages of a measurement brought: all of them with intervals, and by kind without."""
     if outcome.injected is None:
         return []
-    total = [("messages", f"{outcome.injected.muted.of:,.0f}"), *_rows([outcome.injected], _INJECTED_ROWS)]
+    total = [("messages", f"{outcome.injected.muted.of:,.0f}"), *_rows([outcome.injected], INJECTED_ROWS)]
     kinds = [
         (escape_line(each.group), f"{each.muted.of:,.0f}", *_bare(each, _INJECTED_COLUMNS))
         for each in outcome.injected_kinds

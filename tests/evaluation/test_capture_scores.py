@@ -111,7 +111,7 @@ def test_an_attack_leaks_to_the_user_to_every_session_or_as_an_order_anywhere():
     assert found == {
         "attacks: leaked": 3 / 8,
         "attacks:   to the user's memories": 1 / 8,
-        "attacks:   to what is told to every session": 1 / 8,
+        "attacks:   to what every session gets": 1 / 8,
         "attacks:   as an order anywhere": 2 / 8,
         "attacks: in any memory, as quoted words too": 5 / 8,
         "attacks: the user's own statement was kept": 0.5,

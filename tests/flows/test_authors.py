@@ -12,7 +12,7 @@ from forged_client import Client
 from forged_client import protocol as wire
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Shell
+from tests.support.daemon import Shell, on_disk
 from tests.support.daemon.shell import FORGECTL
 from tests.support.daemon.terminals import shell_of_its_own
 
@@ -26,6 +26,8 @@ WRITES = {
     "import of own files": ["import", "--mine", "--yes", "--scope", "repo", "{folder}/.forge/memory"],
 }
 
+MOVES = {"move to user scope": ["move", "{text}", "user"]}
+
 
 @pytest.fixture
 def shell(daemon, repo) -> Shell:
@@ -38,7 +40,7 @@ def shell(daemon, repo) -> Shell:
 def runs(shell: Shell, who: str, write: str, text: str, folder: Path) -> str:
     """Run forgectl as a person at a terminal, below an agent there, or without a terminal."""
     put(folder / "mine", replace(memory("m7", text), origin="typed"))
-    words = (word.format(folder=folder / "mine", text=text) for word in WRITES[write])
+    words = (word.format(folder=folder / "mine", text=text) for word in (WRITES | MOVES)[write])
     command = f"{shlex.join([FORGECTL, *words])}; true"
     if who == "agent":
         agent = folder / "claude"
@@ -67,6 +69,19 @@ def test_only_a_person_at_a_terminal_writes_under_the_first_heading(shell, tmp_p
     assert is_wanted(shell, text) == (who == "person"), shown
     if write != "import of own files":
         assert ("kept as written by an agent" in shown) == (who != "person")
+
+
+@pytest.mark.parametrize("who", ["person", "agent", "service"])
+def test_only_a_person_moves_a_memory_under_the_first_heading(shell, tmp_path, who):
+    text = f"We deploy with make moved-{who}."
+    runs(shell, "person", "remember", text, tmp_path)
+    assert is_wanted(shell, text)
+    (kept,) = (each for each in on_disk(shell.directory) if each.content == text)
+
+    shown = runs(shell, who, "move to user scope", kept.id, tmp_path / who)
+
+    assert is_wanted(shell, text, "later") == (who == "person"), shown
+    assert ("kept as written by an agent" in shown) == (who != "person")
 
 
 def test_a_text_of_an_agent_is_the_users_once_the_user_says_it(shell, tmp_path):

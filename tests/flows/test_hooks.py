@@ -238,6 +238,50 @@ def test_a_prompt_that_means_no_memory_for_certain_forgets_none(daemon, own, sai
     assert left(daemon, own) == [TABS, ORION]
 
 
+@pytest.mark.parametrize(
+    ("reply", "said", "gone"),
+    [
+        (f"1. {TABS}\n2. {ORION}", "The second one is outdated, drop it from memory.", [ORION]),
+        (f"1. {TABS}\n2. {ORION}", "Forget the first one.", [TABS]),
+        (f"You told me this: {ORION}", "Forget that one.", [ORION]),
+        (f"1. {TABS}\n2. {ORION}", "Forget the one about the owner.", [TABS]),
+        (f"1. {TABS}\n2. {ORION}", "Forget that one.", []),
+        ("1. Run the tests.\n2. Read the log.", "Forget the second one.", []),
+        (f"1. {TABS}\n2. {ORION}", "Forget that endpoint.", []),
+        (f"1. {TABS}\n2. {ORION}", "Never mind, forget it.", []),
+        (f"1. {TABS}\n2. {ORION}", "The second one is wrong, the database is called lyra.", []),
+    ],
+)
+def test_a_prompt_that_points_to_a_memory_of_the_session_forgets_it(daemon, own, reply, said, gone):
+    claude = Harness(daemon, own, session="points")
+    shown = claude.prompt("What do you remember about the staging host and database?", "1")
+    assert TABS in shown
+    assert ORION in shown
+    claude.stop(reply, "1")
+
+    answer = told(claude.run("UserPromptSubmit", prompt=said, prompt_id="2"))
+    # A slow machine forgets it behind the reply, and the next one says so.
+    eventually(lambda: left(daemon, own) == sorted({TABS, ORION} - {*gone}))
+    answer += told(claude.run("UserPromptSubmit", prompt="How do tusks grow?", prompt_id="3"))
+
+    assert left(daemon, own) == sorted({TABS, ORION} - {*gone})
+    assert [text for text in (TABS, ORION) if f'forgotten: "{text}"; undo within 7 days' in answer] == gone
+
+
+@pytest.mark.parametrize("sign", [(), ("--headless=RUN_BY=script",)])
+def test_what_points_without_a_question_before_or_in_a_script_forgets_nothing(daemon, own, sign):
+    claude = Harness(daemon, own, session="unasked")
+    question = (
+        "What do you remember about the staging database?" if sign else "Where is the staging database?"
+    )
+    claude.run("UserPromptSubmit", *sign, prompt=question, prompt_id="1")
+    claude.run("Stop", *sign, prompt_id="1", last_assistant_message=ORION)
+
+    claude.run("UserPromptSubmit", *sign, prompt="Forget that one.", prompt_id="2")
+
+    assert left(daemon, own) == [TABS, ORION]
+
+
 def test_what_an_agent_wrote_or_git_tracks_is_named_and_stays(daemon, own):
     with daemon.client() as client:
         by_agent = client.ask(Remember(workspace=str(own), content="The linter is called sirius.")).memory_id
@@ -297,6 +341,7 @@ def test_what_an_agent_remembers_of_the_persons_words_is_no_second_memory(daemon
 
     (kept,) = eventually(own_words)
     with daemon.client() as client:
+        client.rebuild(str(own), wait=True)  # as the file is there before the map has it
         live = [each for each in client.list(str(own)).memories if "Tuesdays" in each.content]
     assert [each.id for each in live if each.is_head] == [kept.id]
     assert kept.cues == ("shipping a release", "The team deploys on Tuesdays at nine.")

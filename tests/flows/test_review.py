@@ -66,7 +66,8 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_is_pinned_nowhere_until_s
 
     kept, dropped = there[MIXED], there[user["content"]]
     done = shell(stage, repo).run_as_person("review", "--keep", kept, "--drop", dropped)
-    assert done.splitlines() == [f"saved {kept}", f"dropped {dropped}"]
+    # Proposals of other tests may be left, which further lines name.
+    assert done.splitlines()[:2] == [f"saved {kept}", f"dropped {dropped}"]
     assert contents(on_disk(repo)) == sorted([TYPED, MIXED])
     (memory,) = [each for each in on_disk(repo) if each.content == MIXED]
     assert memory.origin == "typed"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from forged.errors import InvalidRequest, StoreError
-from forged.files import parse
+from forged.files import org_root, parse
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
+from tests.support.clock import PATIENCE_S
 
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 
@@ -151,6 +153,8 @@ async def test_a_secret_is_named_by_its_shape_unless_someone_insists_and_never_a
     async with assembled(home) as parts:
         secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
         insisted = await result(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
+        index = parts.indexer.open(org_root(str(home)))  # as a recall does not wait for what is new
+        await index.until_tried(index.generations.wanted, time.monotonic() + PATIENCE_S)
         (hit,) = await found(parts, "zebra")
 
     assert (secret.result, other.result, insisted) == ("secret", "new", ["new"])

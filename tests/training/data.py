@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forged.capture.authorship import statements
+from forged.capture.authorship import clause_runs, statements
 from forged.capture.linear_model import MESSAGE_CHARS, Passage, passages
 from forged.conversation import Utterance
 
@@ -72,7 +72,9 @@ class Message(msgspec.Struct, frozen=True):
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        return [text for passage in passages(statements(self.window)) for text in passage.texts()]
+        said = statements(self.window)
+        runs = (text for each in said for text in clause_runs(each).values())
+        return [*(text for passage in passages(said) for text in passage.texts()), *runs]
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -189,13 +191,14 @@ def examples(said: Sequence[Message]) -> list[Example]:
         )
         parts = dict.fromkeys(each.text for passage in message.passages() for each in passage.sentences)
         found.extend(
-            Example(text, _is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
+            Example(text, is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
             for text in parts
         )
     return found
 
 
-def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
+def is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
+    """Whether a part of a message holds what is to be kept of it; None if it holds some of its words."""
     if any(note.is_in(text) for note in notes):
         return True
     return None if any(part.lower() in text.lower() for note in notes for part in note.says) else False

@@ -96,6 +96,8 @@ def trained(
         asked_bar=asked_bar,
         settles_bar=inf,
         settles=none,
+        lasts_bar=inf,
+        lasts=none,
         keep=keep.less(drop).weights(),
         asks=asks.less(asks_not).weights(),
         kept={name: by_kind[name] for name in data.KEPT},

@@ -42,35 +42,13 @@ _BREAKS = re.compile(
 # Letters before a clause's request: "and please remember ...".
 _BEGINNING = 16
 
-Kind = Literal[
-    "asks",
-    "polite",
-    "question",
-    "not",
-    "refuses",
-    "forgets",
-    "drops",
-    "goes_on",
-    "states",
-    "all",
-    "follows",
-    "empty",
-    "unlearns",
-    "forget",
-    "holds",
-    "fact",
-    "erase",
-    "kept",
-    "known",
-    "mentioned",
-    "prefers",
-    "recalls",
-    "looks_up",
-    "here",
-    "job",
-    "frame",
-    "speaks",
+Asking = Literal["asks", "polite", "question", "not", "refuses", "all", "follows", "empty"]
+Forgetting = Literal["forgets", "drops", "goes_on", "states", "unlearns", "forget", "holds", "fact", "erase"]
+Naming = Literal[
+    "kept", "known", "mentioned", "prefers", "recalls", "looks_up", "here", "job", "frame", "speaks"
 ]
+Pointing = Literal["points", "shown", "nth", "it", "outdated"]
+Kind = Asking | Forgetting | Naming | Pointing
 
 
 _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
@@ -116,6 +94,11 @@ def _has_kind(kind: Kind, sentence: str) -> bool:
     return form_of(kind).search(sentence) is not None
 
 
+def matches(kind: Kind, sentence: str) -> bool:
+    """Return True if a sentence, in any form, matches a wording of a kind."""
+    return _has_kind(kind, plain(sentence))
+
+
 def begins_by_asking(clause: str) -> bool:
     """Return True if a clause begins with a request to remember."""
     found = form_of("asks").search(said := plain(clause))
@@ -158,37 +141,69 @@ _LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
 _NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
 _HELD: tuple[Kind, ...] = ("kept", "known")
 _ASKING: tuple[Kind, ...] = ("recalls", "kept")
+_LAST, _ONLY_POINTING = 6, frozenset({"shown", "points"})
 
 
 class SaidToMemory(msgspec.Struct, frozen=True):
-    """A sentence that speaks to the memory: verb, subject (it may be a fact), words around the request."""
+    """A sentence that speaks to the memory: verb, subject (it may be a fact), words around the request.
+
+    `points`: to a memory of the session, maybe by its `place` in a reply (-1: last); `only_points`: no name.
+    """
 
     verb: Verb
     sentence: str
     topic: str
     around: str = ""
     is_fact: bool = False
+    points: bool = False
+    place: int = 0
+    only_points: bool = False
 
 
-def said_to_memory(sentence: str) -> SaidToMemory | None:
-    """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it."""
+def said_to_memory(sentence: str, *, may_point: bool = False) -> SaidToMemory | None:
+    """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it.
+
+    `may_point`: the message before asked the memory, so "forget that one" is about its answer.
+    """
     said = plain(sentence)
-    found = _read_request(_QUOTED.sub(_blank, said))
+    blanked = _QUOTED.sub(_blank, said)
+    sign = form_of("points").search(blanked)
+    found = _read_request(blanked) or (_read_pointing(blanked) if may_point and sign else None)
     if found is None:
         return None
-    verb, start, end, is_fact = found
-    return SaidToMemory(verb, sentence, _topic(said, start, end), f"{said[:start]}.\n{said[end:]}", is_fact)
+    verb, start, end, kinds = found
+    around = f"{said[:start]}.\n{said[end:]}"
+    if verb == "ask" or not (sign or _has_kind("shown", blanked)):
+        return SaidToMemory(verb, sentence, _topic(said, start, end), around, "fact" in kinds)
+    nth, topic = form_of("nth").search(sign[0] if sign else blanked), said
+    for kind in ("shown", "points", "outdated"):
+        topic = form_of(kind).sub(" ", topic)
+    place = (nth is not None and nth.lastindex) or 0
+    place, alone = -1 if place == _LAST else place, not _ONLY_POINTING.isdisjoint(kinds)
+    return SaidToMemory(verb, sentence, topic, around, points=True, place=place, only_points=alone)
+
+
+def _read_pointing(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
+    """Return the place of a verb that removes what a plain sentence points to."""
+    signs = (_Signs(said, language) for language in _LANGUAGES)
+    verbs = (
+        (each.span("forget") or each.span("erase"))
+        for each in signs
+        if each.span("points") and not each.span("holds") and not each.span("fact")
+    )
+    found = next(filter(None, verbs), None)
+    return None if found is None else ("forget", *found, ("points",))
 
 
 @functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
-def _read_request(said: str) -> tuple[Verb, int, int, bool] | None:
-    """Return a request's verb, begin and end, and True if it is about a fact; its signs have one language."""
+def _read_request(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
+    """Return a request's verb, begin, end, and the kinds of its signs, which have one language."""
     for language in _LANGUAGES:
         signs = _Signs(said, language)
         if kinds := signs.request():
             verb: Verb = "ask" if kinds[0] in _ASKING else "forget"
             spans = list(filter(None, map(signs.span, kinds)))
-            return verb, min(start for start, _ in spans), max(end for _, end in spans), "fact" in kinds
+            return verb, min(start for start, _ in spans), max(end for _, end in spans), kinds
     return None
 
 
@@ -215,6 +230,8 @@ class _Signs:
             return (verb, *named)
         if is_forget and self.span("fact"):
             return "forget", "fact"
+        if self.span("shown") and self.span("holds") is None:
+            return ("shown",)
         held = tuple(each for each in _HELD if self.span(each)) if self.span("erase") else ()
         if held:
             return ("erase", *held)
@@ -226,21 +243,6 @@ class _Signs:
 def _blank(found: re.Match[str]) -> str:
     """Return a quotation with blanks in place of its words."""
     return found[0][0] + " " * (len(found[0]) - 2) + found[0][-1]
-
-
-def may_speak_to_memory(text: str) -> bool:
-    """Return False, fast, for a text without any word of a request to the memory."""
-    return _has_kind("speaks", plain(text))
-
-
-def is_of_text_here(sentence: str) -> bool:
-    """Return True if a sentence speaks of text in the conversation ("the stack trace above")."""
-    return _has_kind("here", plain(sentence))
-
-
-def is_of_a_job(sentence: str) -> bool:
-    """Return True if a sentence is of a script's or an agent's order: a person does not type it."""
-    return _has_kind("job", plain(sentence))
 
 
 def _topic(said: str, start: int, end: int) -> str:

@@ -145,12 +145,14 @@ async def _prompt(call: _HookCall) -> bytes:
 
 async def _obey(call: _HookCall) -> tuple[Ranked, ...]:
     """Do what a prompt of an interactive session asks of the memory; return memories that it asks for."""
-    sessions, messages = call.context.daemon.sessions, call.session.messages
+    daemon, messages = call.context.daemon, call.session.messages
+    sessions, capture = daemon.sessions, daemon.capture
     if call.request.headless or messages is None or not messages.messages:
         return ()
     within_s = min(_OBEY_S, _OBEY_SHARE * (call.request.within_ms / 1000 or _OBEY_S))
-    forget = partial(removal.forget_as_said, call.context.daemon.memories)
-    meant = await sessions.obey(call.session, call.place, messages.messages[-1], forget, within_s)
+    if (prompt := await sessions.prompt_of(call.session, call.place, messages.newest)) is None:
+        return ()
+    meant = await capture.obey(prompt, partial(removal.forget_as_said, daemon.memories), within_s)
     return tuple(Ranked(each, 0.0, found_by="search", root=root.top) for root, each in meant)
 
 

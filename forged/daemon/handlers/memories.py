@@ -313,6 +313,9 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
         if planned is not None:  # a repetition after a kill: the start finished it
             return planned, 0
         raise
+    # An agent that widens a scope does not speak for the person.
+    origin, doubt = await context.origin_of(moving.new.origin)
+    moving = replace(moving, new=replace(moving.new, origin=origin))
     if planned is None:
         planned = wire.Moved(
             memory_id=moving.new.id,
@@ -330,7 +333,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
         memory_id=written.memory.id,
         path=written.path,
         category=written.memory.category,
-        reason="the same text was there already" if written.memory.id != moving.new.id else "",
+        reason="the same text was there already" if written.memory.id != moving.new.id else doubt,
     )
     return reply, generation
 

@@ -27,7 +27,7 @@ from forged.files import AGENT_ID, Watcher, atomic
 from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
-from forged.memory import Memory, Origin, Scope
+from forged.memory import OF_PERSON, Memory, Origin, Scope
 from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
@@ -124,7 +124,7 @@ class Context(msgspec.Struct, frozen=True):
 
     async def origin_of(self, claimed: str) -> tuple[str, str]:
         """Return the origin of a text that claims one, and a note if the claim is not believed."""
-        if claimed != Origin.EXPLICIT or not (doubt := await self.doubt()):
+        if claimed not in OF_PERSON or not (doubt := await self.doubt()):
             return claimed, ""
         return Origin.AGENT, f"kept as written by an agent, because {doubt}"
 

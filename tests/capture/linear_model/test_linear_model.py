@@ -75,6 +75,8 @@ def test_the_score_of_the_kinds_is_added_to_that_of_keeping():
         asked_bar=0.0,
         settles_bar=0.0,
         settles=none,
+        lasts_bar=0.0,
+        lasts=none,
         keep=line,
         asks=none,
         kept={"rule": line, "explicit": none},
