@@ -321,7 +321,7 @@ class ReplacementLookup:
             recent=recent,
             chains=chains,
             announced="" if self._proposal.update_only else self._existing.announced,
-            is_answer=self._proposal.agreed,
+            is_answer=bool(self._proposal.agreed),
         )
 
     def _head_at(self, found: Judgement) -> Memory | None:

@@ -44,9 +44,9 @@ _SAME_SLOT, _SAME_RULE = 0.3, 0.5
 # Two shared words among the four that count most.
 _TWO_WORDS = 0.5
 # Most nearest sentences of the store that vectors alone may show to be replaced.
-_NEAREST = 6
-# Letters that related words have in common at least.
-_RUN = 4
+_NEAREST = 4
+# Letters that related words have in common at least: at the beginning, and of one that is part of the other.
+_BEGINNING, _RUN = 4, 5
 # Most texts with evidence that are judged, those with most in common first.
 _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
@@ -203,6 +203,7 @@ def judged(
     return best
 
 
+@functools.lru_cache(maxsize=1024)
 def sentences_in(text: str) -> tuple[str, ...]:
     """Return the sentences of a long text's opening that say something, or the opening of a brief text."""
     text = opening(text)
@@ -274,7 +275,7 @@ def evident(
     text of the store uses needs no common word; versions of one of the `chains` count once. The `amended`
     places are of texts whose subject is being changed, which is a sign of change.
     """
-    said = [each for each in sentences_in(newer) if _settles(each) and (each in rows or not rows)]
+    said = [each for each in sentences_in(newer) if each in rows or not rows]
     texts = [sentences_in(text) if opening(text) in rows or not rows else () for text in older]
     known = zip(chains or map(str, range(len(older))), older, strict=True)
     used = {(chain, kind) for chain, text in known for kind in slots_of(opening(text)).values}
@@ -298,7 +299,9 @@ def evident(
     }
     by_wording = {pair: evidence for pair, evidence in shown.items() if evidence is not None}
     near = (pair for one in said for pair in _nearest(one, texts, rows) if pair not in by_wording)
-    return by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
+    found_all = by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
+    settled = {one for one in {pair.said for pair in found_all} if _settles(one)}
+    return {pair: evidence for pair, evidence in found_all.items() if pair.said in settled}
 
 
 def _nearest(said: str, texts: Sequence[Sequence[str]], rows: RowsOf) -> list[SentencePair]:
@@ -322,16 +325,21 @@ def _are_comparable(newer: str, older: str) -> bool:
 
 
 def _may_share(newer: str, older: str) -> bool:
-    """Return False if two texts share neither a part of a subject word nor a list, found in microseconds."""
+    """Return False if two texts share neither a subject word nor a list, found in microseconds."""
     new, old = slots_of(newer), slots_of(older)
-    return not (_parts_of(newer).isdisjoint(_parts_of(older)) and new.values.keys().isdisjoint(old.values))
+    if not new.values.keys().isdisjoint(old.values):
+        return True
+    (ours, whole), (theirs, of_older) = _parts_of(newer), _parts_of(older)
+    return not (ours.isdisjoint(theirs) and ours.isdisjoint(of_older) and theirs.isdisjoint(whole))
 
 
 @functools.lru_cache(maxsize=1024)
-def _parts_of(text: str) -> frozenset[str]:
-    """Return all runs of four letters in the subject words of a text, and shorter words."""
+def _parts_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return how the subject words of a text begin, and all runs of five letters in them."""
     words = slots_of(text).topics
-    return frozenset(word[at : at + _RUN] for word in words for at in range(max(1, len(word) - _RUN + 1)))
+    begin = {word[:letters] for word in words for letters in (_BEGINNING, _RUN)}
+    runs = {word[at : at + _RUN] for word in words for at in range(len(word) - _RUN + 1)}
+    return frozenset(begin), frozenset(runs)
 
 
 def _settles(text: str) -> bool:

@@ -106,6 +106,7 @@ class PairSigns(msgspec.Struct, frozen=True):
     expires: float = 0.0  # the older one holds for a time, and the newer one says that something is over
 
 
+@functools.lru_cache(maxsize=1024)
 def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> PairSigns:
     """Compare two statements as wholes, and return the signs of a replacement.
 
@@ -186,6 +187,7 @@ def _is_clause(part: str) -> bool:
     return is_unspaced or len(part.split()) >= _CLAUSE_WORDS
 
 
+@functools.lru_cache(maxsize=1024)
 def gives_up(newer: str, older: str) -> bool | None:
     """Return True if the newer text gives up a name that the older one has; None if it gives up no name.
 
@@ -221,11 +223,13 @@ def _subject_words(read: SlotTable) -> list[str]:
     return [word for word in read.topics if word not in said]
 
 
+@functools.lru_cache(maxsize=1024)
 def without_commits_and_dates(text: str) -> str:
     """Return a text without commit names and days since which something holds."""
     return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
 
+@functools.lru_cache(maxsize=1024)
 def are_parallel(newer: str, older: str) -> bool:
     """Return True if two statements have one form and two subjects ("the gateway", "the worker").
 
@@ -454,7 +458,7 @@ class SlotTable(msgspec.Struct, frozen=True):
         return len(self.topics) <= _BARE_TOPICS and bool(self.values or self.numbers or self.names)
 
 
-@functools.lru_cache(maxsize=1024)  # a turn is compared with some hundred texts
+@functools.lru_cache(maxsize=4096)  # a turn is compared with some hundred texts and their clauses
 def slots_of(text: str) -> SlotTable:
     """Read the slots of a statement: subject words, values, numbers and signs of change."""
     lists = word_lists()
