@@ -380,7 +380,7 @@ def _update_only_proposals(
         )
         told = [each.text for each in passage.sentences if not narrates(each.text)]
         settles = any(not is_vetoed(each, _AGAINST) for each in told)
-        if proposal.content and not is_said and (settles or not against):
+        if proposal.content and told and not is_said and (settles or not against):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
             said = presentable(passage.text)
             yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty, said=said)
