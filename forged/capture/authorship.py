@@ -395,10 +395,11 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def clause_runs(sentence: Statement) -> dict[tuple[int, int], str]:
-    """Return a sentence's clauses and runs of them, by first and last; nothing for a single clause."""
+    """Return a sentence's clauses and runs of them, by first and last; nothing if one alone says nothing."""
     clauses = () if sentence.asks_alone or asks(sentence.text) else clauses_of(sentence.text)
     places = combinations(range(len(clauses) + 1), 2) if len(clauses) > 1 else ()
-    return {(first, end - 1): without_joins("".join(clauses[first:end])) for first, end in places}
+    runs = {(first, end - 1): without_joins("".join(clauses[first:end])) for first, end in places}
+    return runs if all(map(str.strip, runs.values())) else {}
 
 
 def statements(
@@ -477,6 +478,11 @@ def _with_neighbours(text: str, before: str, after: str) -> str:
     if before and _begins_with(patterns["points_back"], text):
         return f"{before} {text}"
     return text
+
+
+def narrates(sentence: str) -> bool:
+    """Return True for a sentence about what the person noticed, read or remembers, which settles nothing."""
+    return _begins_with(_near_patterns()["narrates"], sentence)
 
 
 def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:

@@ -177,14 +177,15 @@ class Committer:
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """Filter a classifier's proposals, compare them with memories; return documents and a tally."""
+        # Decisions about past sessions must not depend on earlier statements of this run.
+        tentative = TentativeStatements() if event.kind == "learned" else self._tentative
+        tentative.announce(event)
         if classified.proposals:
             event, classified = await self._promotion.promote(event, classified)
         if not (proposals := classified.proposals):
             return (), Tally(classified.malformed)
         view = await self._fresh_view(event.roots)
         unshown = {root: (*self._just_written(root), *self._from_past(event, root)) for root in event.roots}
-        # Decisions about past sessions must not depend on earlier statements of this run.
-        tentative = TentativeStatements() if event.kind == "learned" else self._tentative
         rows = NO_ROWS
         if self._vectors is not None:
             others = tentative.texts(event.roots)

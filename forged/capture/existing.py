@@ -72,7 +72,7 @@ _LEAST_COVER, _SMALL_MAP = 0.3, 600
 _MOST_IN_ROW = 600
 # Least words of its subject that a text shares with the head of a replaced version.
 _OF_HEAD = 2
-# Most tentative statements of a root, with a penalty and without, and most roots.
+# Most tentative statements of a root, with a penalty and without, and most roots or sessions.
 _MOST_TENTATIVE, _MOST_ROOTS = 40, 64
 # Lower bar in nats for tentative statements: a mistake hides no memory.
 _SAFE = 0.25
@@ -96,6 +96,21 @@ class TentativeStatements:
 
     def __init__(self) -> None:
         self._by_root: dict[Root, dict[str, TentativeStatement]] = {}
+        self._announced: dict[str, str] = {}
+
+    def announce(self, event: Event) -> None:
+        """Hold the newest message of an event that announces a change of what was decided, if it has one."""
+        said = (opening(each.text) for each in event.window if each.role == "user")
+        found = [each for each in said if slots_of(each).amends]
+        if found:
+            self._announced.pop(event.session_id, None)
+            self._announced[event.session_id] = found[-1]
+            if len(self._announced) > _MOST_ROOTS:
+                del self._announced[next(iter(self._announced))]
+
+    def announced(self, session_id: str) -> str:
+        """Return the newest message of a session that announces a change, or ""."""
+        return self._announced.get(session_id, "")
 
     def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
         """Hold an uncertain text for a root; the oldest texts and roots beyond the limits are dropped."""
@@ -146,6 +161,7 @@ class ExistingMemories:
         self.session_id = event.session_id or "unknown"
         self._by_root = by_root
         self.tentative = tentative
+        self.announced = tentative.announced(event.session_id)
         self.rows = rows
         self._decided: dict[Root, list[Memory]] = {}
         self._linked: dict[Root, tuple[list[Memory], Chains, list[Memory]]] = {}
@@ -297,7 +313,16 @@ class ReplacementLookup:
         session, texts = self._existing.session_id, [*map(_judged_text, versions)]
         recent = [place for place, each in enumerate(versions) if each.session_id == session]
         chains = [links.head(each.id) for each in versions]
-        return judged(self._text, texts, rows=rows, penalty=self.penalty, recent=recent, chains=chains)
+        return judged(
+            self._text,
+            texts,
+            rows=rows,
+            penalty=self.penalty,
+            recent=recent,
+            chains=chains,
+            announced="" if self._proposal.update_only else self._existing.announced,
+            is_answer=bool(self._proposal.agreed),
+        )
 
     def _head_at(self, found: Judgement) -> Memory | None:
         """Return the head of the version that is judged, if the text is also about that head."""

@@ -21,7 +21,7 @@ from forged.capture.answers import (
     turns_away,
     with_subject,
 )
-from forged.capture.authorship import SAYS, Statement, clause_runs, clauses_of
+from forged.capture.authorship import SAYS, Statement, clause_runs, clauses_of, narrates
 from forged.capture.linear_model import (
     LinearModel,
     Passage,
@@ -37,14 +37,9 @@ from forged.capture.linear_model import (
 )
 from forged.capture.rules.durability import ALL_OVER, Veto, is_vetoed
 from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
-from forged.capture.rules.engine import (
-    presentable,
-    proposals_in,
-    scope_of,
-    still_meant,
-    without_lead_ins,
-)
+from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
 from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
+from forged.capture.rules.slots import slots_of
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
@@ -68,6 +63,8 @@ _LEAST_JOINED, _BELOW_BEST = -3.0, 12.0
 # Scores above which a clause stays with the best one of its sentence, if it asks or orders something, and
 # else; and the least score of the best one.
 _LEAST_ORDER, _LEAST_STAYING, _LEAST_CLAUSE = -6.0, -10.0, -4.0
+# Most nats by which the clauses that stay may score less than their sentence.
+_MOST_LOST = 6.0
 _FOR_NOW: frozenset[Veto] = frozenset({"question", "order"})
 # Least score of a clause or sentence that lasts in passing, the score of another one that does not last, and
 # most of a message; vetoes of one.
@@ -381,8 +378,9 @@ def _update_only_proposals(
         is_said = any(
             _has(passage.text, each.content) or _has(each.content, proposal.content) for each in sure
         )
-        settles = any(not is_vetoed(each.text, _AGAINST) for each in passage.sentences)
-        if proposal.content and not is_said and (settles or not against):
+        told = [each.text for each in passage.sentences if not narrates(each.text)]
+        settles = any(not is_vetoed(each, _AGAINST) for each in told)
+        if proposal.content and told and not is_said and (settles or not against):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
             said = presentable(passage.text)
             yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty, said=said)
@@ -404,18 +402,20 @@ def _lasting_clauses(runs: dict[tuple[int, int], str], scores: dict[str, Stateme
         first -= 1
     while end < last and _may_stay(clauses[end + 1], scores):
         end += 1
-    return runs[first, end] if (first, end) != (0, last) else ""
+    is_less = scores[runs[first, end]].keep < scores[runs[0, last]].keep - _MOST_LOST
+    return "" if (first, end) == (0, last) or is_less else runs[first, end]
 
 
 def _may_stay(clause: str, scores: dict[str, StatementScores]) -> bool:
-    """Return True if a clause may stay with a lasting one: no question or order for now."""
-    return scores[clause].keep > (_LEAST_ORDER if is_vetoed(clause, _FOR_NOW) else _LEAST_STAYING)
+    """Return True if a clause may stay with a lasting one: no question or order for now, or a change."""
+    least = _LEAST_ORDER if is_vetoed(clause, _FOR_NOW) else _LEAST_STAYING
+    return scores[clause].keep > least or slots_of(clause).change
 
 
 def _passing_clauses(
     scored: ScoredEvent, kept: Sequence[Proposal], wanted: Sequence[Passage]
 ) -> Iterator[Passage]:
-    """Yield what lasts of messages that say something else, too, and of which nothing is kept so far."""
+    """Yield what lasts of messages that say something else, too, and of which nothing is kept or changed."""
     taken = {*scored.requests, *(each.message for each in wanted), *(each.message for each in scored.answers)}
     for place in dict.fromkeys(each.message for each in scored.passages if each.message not in taken):
         here = [passage for passage in scored.passages if passage.message == place]
@@ -425,7 +425,8 @@ def _passing_clauses(
         )
         if is_beside and not any(_has(each.content, one.text) for each in kept for one in said):
             lasting = [each for each in said if _lasts_in_passing(each, here[0].message_text, scored)]
-            yield from (Passage(each.text, (each,), each.text) for each in lasting[:_MOST_PASSING])
+            if not any(slots_of(each.text).change for each in said if each not in lasting):
+                yield from (Passage(each.text, (each,), each.text) for each in lasting[:_MOST_PASSING])
 
 
 def _lasts_in_passing(sentence: Statement, message: str, scored: ScoredEvent) -> bool:

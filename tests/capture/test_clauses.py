@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from forged.capture.authorship import clause_runs, clauses_of, sentences, statements, without_joins
+from forged.capture.authorship import (
+    clause_runs,
+    clauses_of,
+    narrates,
+    sentences,
+    statements,
+    without_joins,
+)
 from forged.capture.local_classifier import LocalClassifier
 from forged.capture.rules.engine import RuleClassifier
 from forged.conversation import Utterance
@@ -88,3 +97,42 @@ async def test_question_or_order_next_to_a_lasting_sentence_is_dropped(order: st
     found = await classifier.classify(event, (), deadline=1e12, attempts=1)
     kept = [each.content for each in found.proposals if not each.update_only]
     assert kept == ["We always use vitest with happy-dom for component tests."]
+
+
+NARRATED = (
+    "I was just looking at funcutils and saw that we always wrap the errors",
+    "hey, I vaguely remember that the importer reads commas",
+    "it really highlights how much we changed since the move to python 3",
+    "ich habe gestern gesehen, dass der Import Kommas liest",
+    "estaba mirando el importador y lee comas",
+    "je regardais l'import et il lit des virgules",
+    "eu estava olhando o importador e ele lê vírgulas",
+    "刚才看到导入程序读取逗号",
+    "コードを見ていて、インポーターがカンマを読むのに気づいた",
+)
+
+
+@pytest.mark.parametrize("said", NARRATED)
+def test_what_a_person_noticed_or_remembers_is_not_even_held_as_a_possible_change(said: str):
+    event = Event(window=(Utterance("user", said), Utterance("assistant", "OK.")), session_id="s")
+    classifier = RuleClassifier(lambda _, __: (), LocalClassifier(None).refine)
+    found = asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0))
+
+    assert narrates(said)
+    assert not any(each.update_only for each in found.proposals)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["I moved to zsh", "we see the port is 9090 now", "ich nehme jetzt zsh", "uso zsh", "我现在用 zsh"],
+)
+def test_a_decision_in_the_first_person_is_no_narration(said: str):
+    assert not narrates(said)
+
+
+@pytest.mark.parametrize(
+    "sentence", ["... , and we deploy on Fridays", "ok, : - , we use tabs here", "，，，我们用空格"]
+)
+def test_a_clause_without_words_makes_no_text_to_score(sentence: str):
+    for said in statements((Utterance("user", sentence),)):
+        assert all(each.strip() for each in clause_runs(said).values())

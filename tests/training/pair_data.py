@@ -18,7 +18,7 @@ from forged.capture.authorship import sentences
 from forged.capture.rules.engine import presentable
 
 DATA = Path(__file__).parents[1] / "data"
-PAIRS, CHANGES = DATA / "pairs", DATA / "changes"
+PAIRS, CORRECTIONS, CHANGES = DATA / "pairs", DATA / "corrections", DATA / "changes"
 MINDS, MORE = DATA / "minds" / "dev", DATA / "minds" / "more"
 STORES = DATA / "stores" / "dev"
 # Letters of a sentence of a chat, and most pairs of a chat with sentences of its own and of others.
@@ -36,7 +36,17 @@ class Pair(NamedTuple):
 
 def learnt_from() -> list[Pair]:
     """All pairs that teach."""
-    return as_kept([*blind(), *written(), *minds(), *minds(CHANGES), *shaped(), *said_in_a_chat()])
+    return as_kept(
+        [
+            *blind(PAIRS),
+            *blind(CORRECTIONS),
+            *written(),
+            *minds(),
+            *minds(CHANGES),
+            *shaped(),
+            *said_in_a_chat(),
+        ]
+    )
 
 
 def as_kept(pairs: Iterable[Pair]) -> list[Pair]:
@@ -44,9 +54,9 @@ def as_kept(pairs: Iterable[Pair]) -> list[Pair]:
     return [pair._replace(newer=presentable(pair.newer), older=presentable(pair.older)) for pair in pairs]
 
 
-def blind() -> Iterator[Pair]:
+def blind(of: Path) -> Iterator[Pair]:
     """The pairs by hands that knew nothing of this: parts of them judge what was trained without these."""
-    for file in sorted(PAIRS.glob("*/*.tsv")):
+    for file in sorted(of.glob("*/*.tsv" if of == PAIRS else "*.tsv")):
         for line in file.read_text().splitlines():
             label, _, older, newer = line.split("\t")
             yield Pair(label == "replaces", newer, older, file.stem)

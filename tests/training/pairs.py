@@ -50,7 +50,7 @@ _RIDGE, _RIDGE_RELATED, _PARTS = np.float32(3e-3), np.float32(1e-2), 5
 # What each number of a layer differs by, how alike two layers are, and each sign.
 _SPREAD, _SPREAD_ALIKE, _SPREAD_SIGN = 0.2, 1.0, 0.5
 # Of pairs that look alike, the most that are replaced; that a model may replace; that are doubted.
-_MOST, _MOST_PROPOSED, _MOST_DOUBTED = 0.015, 0.05, 0.1
+_MOST, _MOST_PROPOSED, _MOST_DOUBTED = 0.04, 0.06, 0.12
 # Networks that are averaged, units of each, rounds, how simple they should be, and weight of all strangers.
 _NETWORKS, _UNITS, _ROUNDS, _SIMPLE, _STRANGE = 4, 16, 25, 3e-3, 0.5
 _BATCH, _STEP = 64, 2e-3

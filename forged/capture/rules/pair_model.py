@@ -47,6 +47,8 @@ _PIECES = re.compile(r"[^\W_]+|[?!:]")
 # Characters and words of a long text, characters of a beginning, and signs of the strongest clause.
 _LONG, _MANY, _AT_FIRST = 300, 8, 20
 _OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
+# Least share of the subject that a clause with another value names.
+_SAME = 0.3
 
 
 class PairLine(msgspec.Struct, frozen=True):
@@ -209,6 +211,10 @@ def judge_features(newer: str, older: str) -> tuple[float, ...]:
         *pair_features(pair_signs(newer, older)).values(),
         *(max((getattr(each, name) for each in found), default=0.0) for name in _OF_CLAUSES),
         min((each.strange for each in found), default=1.0),
+        max((min(each.restates, each.rest) for each in found), default=0.0),
+        max((each.restates for each in found if each.rest >= _SAME), default=0.0),
+        max((each.expires * each.rest for each in found), default=0.0),
+        float(old.is_temporary),
         *map(float, (gives is True, gives is False, are_parallel(newer, older))),
         min(len(newer), _LONG) / _LONG,
         min(len(older), _LONG) / _LONG,

@@ -16,6 +16,8 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model, slot_sign
 from forged.capture.rules.slots import (
@@ -23,6 +25,7 @@ from forged.capture.rules.slots import (
     PairSigns,
     are_parallel,
     gives_up,
+    is_about_the_same,
     lists_in,
     opening,
     pair_signs,
@@ -32,6 +35,7 @@ from forged.capture.rules.slots import (
     slots_of,
     without_commits_and_dates,
 )
+from forged.models import split_layers
 
 _NAMES = re.compile(r"\w[\w.-]*\w|\w")
 _SENTENCE = 3  # words of a sentence that says something by itself
@@ -39,8 +43,10 @@ _SENTENCE = 3  # words of a sentence that says something by itself
 _SAME_SLOT, _SAME_RULE = 0.3, 0.5
 # Two shared words among the four that count most.
 _TWO_WORDS = 0.5
-# Letters that related words have in common at least.
-_RUN = 4
+# Most nearest sentences of the store that vectors alone may show to be replaced.
+_NEAREST = 4
+# Letters that related words have in common at least: at the beginning, and of one that is part of the other.
+_BEGINNING, _RUN = 4, 5
 # Most texts with evidence that are judged, those with most in common first.
 _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
@@ -58,36 +64,46 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 
 # How the wording shows a replacement: a bare correction of the only value of its list ("No, ruff, please."),
 # another value of such a list, the name that is given up, a sign of change about most of the same subject,
-# another value or the other polarity there, one of both about two words of the subject, or about one word.
-Evidence = Literal["bare", "list", "given_up", "change", "value", "far_change", "far_value", "one_word"]
+# another value or the other polarity there, one of both about two words of the subject, or about one word, or
+# nothing but the vectors of two near sentences.
+Evidence = Literal[
+    "bare", "list", "given_up", "change", "value", "far_change", "far_value", "one_word", "vectors"
+]
 # Nats by which the bar is higher for each evidence: the bars are those of pairs, and these of whole stores.
 _RAISED: dict[Evidence, float] = {
-    "bare": 0.0,
-    "list": 0.0,
-    "given_up": 0.0,
-    "change": -0.8,
-    "value": 0.2,
-    "far_change": 0.0,
-    "far_value": 0.6,
-    "one_word": 0.5,
+    "bare": -1.0,
+    "list": -0.4,
+    "given_up": -1.0,
+    "change": -0.4,
+    "value": 0.5,
+    "far_change": -0.9,
+    "far_value": 1.2,
+    "one_word": 0.6,
+    "vectors": 1.5,
 }
 # Least values of what vectors say for a replacement, and for one subject.
 _LEAST: dict[Evidence, tuple[float, float]] = {
     "bare": (-math.inf, -math.inf),
-    "list": (2.0, -math.inf),
-    "change": (2.0, 3.0),
-    "value": (2.0, 3.0),
-    "one_word": (3.5, 2.5),
+    "list": (-math.inf, 0.0),
+    "change": (-math.inf, 1.5),
+    "far_change": (0.0, 1.5),
+    "one_word": (3.0, 2.5),
+    "vectors": (2.5, 3.0),
 }
-_LEAST_OF_OTHERS = 1.5, 2.0
+_LEAST_OF_OTHERS = 1.0, 2.0
 _PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
 # Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
 # to another one.
 _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
-# Evidence that names a change, and nats by which other evidence counts less against what was said in the same
-# session: who goes on talking adds more than changes. And nats by which one common word counts less by words.
+# Evidence that names a change, and nats by which other evidence counts less in an answer, or against what was
+# said in the same session: who goes on talking adds more than changes.
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
-_RECENT, _NO_VECTORS = 1.5, 0.5
+_RECENT = 1.5
+# Evidence that counts less where there are no vectors, and by how many nats.
+_WEAK: frozenset[Evidence] = frozenset({"one_word", "far_value"})
+_NO_VECTORS = 0.9
+# Nats by which evidence counts more against a text on whose subject the session announced a change.
+_ANNOUNCED = 1.5
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
 _LONG, _BOTH = 2.0, 240
 # Least margin of a bare correction, before all that counts against it.
@@ -142,16 +158,25 @@ def judged(
     penalties: Sequence[float] = (),
     recent: Collection[int] = (),
     chains: Sequence[str] = (),
+    announced: str = "",
+    is_answer: bool = False,
 ) -> Judgement | None:
     """Return the likeliest replacement of a text among `older`, which has a positive margin if it is sure.
 
     Sentences are judged, as a long text settles several things. Returns None if nothing shows a replacement.
-    A text without a vector is too far from the others. The `recent` places are of the same session, and
-    `chains` has the chain of each older text.
+    A text without a vector is too far from the others. The `recent` places are of the same session,
+    `chains` has the chain of each older text, and `announced` is a message that announces a change. An
+    answer to an agent's question settles something new more often than it changes something.
     """
     rows = rows if opening(newer) in rows else NO_ROWS
-    shown = evident(newer, older, rows, chains)
-    judge, among = pair_model().judge(rows), len({pair.place for pair in shown})
+    amended = {
+        place
+        for place, text in enumerate(older)
+        if announced and place not in recent and is_about_the_same(announced, opening(text))
+    }
+    shown = evident(newer, older, rows, chains, amended)
+    judge = pair_model().judge(rows)
+    among = len({pair.place for pair, evidence in shown.items() if evidence != "vectors"})
     against = penalty + math.log(max(1, among))
     best: Judgement | None = None
     for said in dict.fromkeys(pair.said for pair in shown):
@@ -163,12 +188,13 @@ def judged(
             if score.replaces < least[0] or score.related < least[1]:
                 continue
             margin = score.judged - judge.bar - _RAISED[shown[pair]]
-            margin -= _NO_VECTORS * (shown[pair] == "one_word" and not rows)
+            margin -= _NO_VECTORS * (shown[pair] in _WEAK and not rows)
             # The judge reads the subject, which a bare correction leaves out.
             margin = max(margin, _BARE) if shown[pair] == "bare" else margin
             margin -= against + (0.0 if shown[pair] in _PLAIN else passing)
             margin -= penalties[pair.place] if penalties else 0.0
-            margin -= _RECENT * (pair.place in recent and shown[pair] not in _SAID)
+            margin -= _RECENT * ((is_answer or pair.place in recent) and shown[pair] not in _SAID)
+            margin += _ANNOUNCED * (pair.place in amended and not passing)
             margin -= _LONG * (len(pair.said) + len(pair.was) > _BOTH)
             if best is None or margin > best.margin:
                 doubt = margin + judge.bar - judge.doubted
@@ -177,6 +203,7 @@ def judged(
     return best
 
 
+@functools.lru_cache(maxsize=1024)
 def sentences_in(text: str) -> tuple[str, ...]:
     """Return the sentences of a long text's opening that say something, or the opening of a brief text."""
     text = opening(text)
@@ -235,15 +262,20 @@ class SentencePair(NamedTuple):
 
 
 def evident(
-    newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS, chains: Sequence[str] = ()
+    newer: str,
+    older: Sequence[str],
+    rows: RowsOf = NO_ROWS,
+    chains: Sequence[str] = (),
+    amended: Collection[int] = (),
 ) -> dict[SentencePair, Evidence]:
     """Return the evidence that sentences of a newer text replace some of the older texts of a store.
 
     Parallel statements ("commits in English", "notes in German") show nothing, nor does giving up something
     else. A word that much of the store has says nothing about the subject. A value of a list that only one
-    text of the store uses needs no common word; versions of one of the `chains` count once.
+    text of the store uses needs no common word; versions of one of the `chains` count once. The `amended`
+    places are of texts whose subject is being changed, which is a sign of change.
     """
-    said = [each for each in sentences_in(newer) if _settles(each) and (each in rows or not rows)]
+    said = [each for each in sentences_in(newer) if each in rows or not rows]
     texts = [sentences_in(text) if opening(text) in rows or not rows else () for text in older]
     known = zip(chains or map(str, range(len(older))), older, strict=True)
     used = {(chain, kind) for chain, text in known for kind in slots_of(opening(text)).values}
@@ -261,21 +293,53 @@ def evident(
                 if (was in rows or not rows) and _are_related(signs, was, alone):
                     found[SentencePair(one, was, place)] = signs, alone
     likely = sorted(found, key=lambda pair: -found[pair][0].rest - slot_sign(found[pair][0]))[:_MOST_JUDGED]
-    shown = {pair: _evidence(pair.said, pair.was, *found[pair], common) for pair in likely}
-    return {pair: evidence for pair, evidence in shown.items() if evidence is not None}
+    shown = {
+        pair: _evidence(pair.said, pair.was, *found[pair], common, is_announced=pair.place in amended)
+        for pair in likely
+    }
+    by_wording = {pair: evidence for pair, evidence in shown.items() if evidence is not None}
+    near = (pair for one in said for pair in _nearest(one, texts, rows) if pair not in by_wording)
+    found_all = by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
+    settled = {one for one in {pair.said for pair in found_all} if _settles(one)}
+    return {pair: evidence for pair, evidence in found_all.items() if pair.said in settled}
+
+
+def _nearest(said: str, texts: Sequence[Sequence[str]], rows: RowsOf) -> list[SentencePair]:
+    """Return the pairs of a sentence and those of a store that are nearest to it by vectors."""
+    pairs = [
+        SentencePair(said, was, place) for place, text in enumerate(texts) for was in text if was in rows
+    ]
+    if said not in rows or not pairs:
+        return []
+    table = np.frombuffer(b"".join(rows[pair.was] for pair in pairs), np.float32).reshape(len(pairs), -1)
+    _, last = split_layers(table)
+    _, own = split_layers(np.frombuffer(rows[said], np.float32)[None])
+    best = np.argsort(-(last @ own[0]), kind="stable")[:_NEAREST]
+    return [pairs[place] for place in best]
+
+
+def _are_comparable(newer: str, older: str) -> bool:
+    """Return True for two brief sentences that are not parallel statements about two things."""
+    is_brief = max(len(newer), len(older)) <= _BOTH
+    return is_brief and not pair_signs(newer, older).apart and not are_parallel(newer, older)
 
 
 def _may_share(newer: str, older: str) -> bool:
-    """Return False if two texts share neither a part of a subject word nor a list, found in microseconds."""
+    """Return False if two texts share neither a subject word nor a list, found in microseconds."""
     new, old = slots_of(newer), slots_of(older)
-    return not (_parts_of(newer).isdisjoint(_parts_of(older)) and new.values.keys().isdisjoint(old.values))
+    if not new.values.keys().isdisjoint(old.values):
+        return True
+    (ours, whole), (theirs, of_older) = _parts_of(newer), _parts_of(older)
+    return not (ours.isdisjoint(theirs) and ours.isdisjoint(of_older) and theirs.isdisjoint(whole))
 
 
 @functools.lru_cache(maxsize=1024)
-def _parts_of(text: str) -> frozenset[str]:
-    """Return all runs of four letters in the subject words of a text, and shorter words."""
+def _parts_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return how the subject words of a text begin, and all runs of five letters in them."""
     words = slots_of(text).topics
-    return frozenset(word[at : at + _RUN] for word in words for at in range(max(1, len(word) - _RUN + 1)))
+    begin = {word[:letters] for word in words for letters in (_BEGINNING, _RUN)}
+    runs = {word[at : at + _RUN] for word in words for at in range(len(word) - _RUN + 1)}
+    return frozenset(begin), frozenset(runs)
 
 
 def _settles(text: str) -> bool:
@@ -298,11 +362,18 @@ def _are_related(found: PairSigns, older: str, alone: frozenset[str]) -> bool:
 
 
 def _evidence(
-    newer: str, older: str, whole: PairSigns, alone: frozenset[str], common: frozenset[str]
+    newer: str,
+    older: str,
+    whole: PairSigns,
+    alone: frozenset[str],
+    common: frozenset[str],
+    *,
+    is_announced: bool = False,
 ) -> Evidence | None:
     """Return the evidence in a pair of sentences that are related, or None."""
     named = gives_up(newer, older)
-    is_said = bool(named or whole.given_up or whole.change or whole.ends or whole.retracts or whole.leaves)
+    signs = whole.given_up, whole.change, whole.ends, whole.retracts, whole.leaves
+    is_said = bool(named or is_announced or any(signs))
     takes_back = named or whole.ends or whole.retracts or (whole.flips and not slot_sign(whole))
     if named is False or (not takes_back and are_parallel(newer, older)):
         return None

@@ -39,8 +39,8 @@ _PURPOSE = re.compile(
 )
 # "The port of the gateway": the owner of a thing, if named after it.
 _BELONGS = re.compile(
-    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d')\s?"
-    r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
+    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d'|der|vom|von|zum|zur|beim)\s?"
+    r"(?:(?:the|our|el|la|los|las|le|les|l'|der|den|dem)\s?)?([^\W\d]{3,}))"
 )
 # Digits of a number that is a port unless its kind is named.
 _PORT_DIGITS = 4
@@ -102,8 +102,11 @@ class PairSigns(msgspec.Struct, frozen=True):
     retracts: float = 0.0  # the newer one takes back what was said
     ends: float = 0.0  # the newer one says that something is over
     bare: float = 0.0  # the newer one has no subject of its own
+    restates: float = 0.0  # share of its subject words that the older one has too, if a slot differs
+    expires: float = 0.0  # the older one holds for a time, and the newer one says that something is over
 
 
+@functools.lru_cache(maxsize=1024)
 def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> PairSigns:
     """Compare two statements as wholes, and return the signs of a replacement.
 
@@ -120,12 +123,13 @@ def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) ->
     # Of several names that differ, any may be the subject.
     left_out = (gone if name == 1 else set()) | ignored
     rest = [is_shared for word, is_shared in zip(old.topics, common, strict=True) if word not in left_out]
+    version = float(_is_new_version(new.numbers, old.numbers))
     return PairSigns(
         shared=sum(common) / max(1, len(common)),
         led=float(bool(common) and common[0]),
         value=values,
         number=numbers,
-        version=float(_is_new_version(new.numbers, old.numbers)),
+        version=version,
         strange=_strange_share(new.topics[:3], old),
         given_up=float(named and new.change),
         change=float(new.change),
@@ -141,7 +145,16 @@ def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) ->
         retracts=float(new.retracts),
         ends=float(new.ends),
         bare=float(new.is_bare),
+        restates=_restated_share(new, old, fresh) if max(values, numbers, version, name) == 1 else 0.0,
+        expires=float(new.ends and old.is_temporary),
     )
+
+
+def _restated_share(new: SlotTable, old: SlotTable, fresh: set[str]) -> float:
+    """Return the share of the newer one's subject words, without fresh names, that the older one has."""
+    words = [word for word in new.topics if word not in fresh]
+    known = sum(any(_related(word, other) for other in old.topics) for word in words)
+    return known / len(words) if words else 1.0
 
 
 def signs_of_clauses(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> list[PairSigns]:
@@ -174,6 +187,7 @@ def _is_clause(part: str) -> bool:
     return is_unspaced or len(part.split()) >= _CLAUSE_WORDS
 
 
+@functools.lru_cache(maxsize=1024)
 def gives_up(newer: str, older: str) -> bool | None:
     """Return True if the newer text gives up a name that the older one has; None if it gives up no name.
 
@@ -209,11 +223,13 @@ def _subject_words(read: SlotTable) -> list[str]:
     return [word for word in read.topics if word not in said]
 
 
+@functools.lru_cache(maxsize=1024)
 def without_commits_and_dates(text: str) -> str:
     """Return a text without commit names and days since which something holds."""
     return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
 
+@functools.lru_cache(maxsize=1024)
 def are_parallel(newer: str, older: str) -> bool:
     """Return True if two statements have one form and two subjects ("the gateway", "the worker").
 
@@ -427,6 +443,8 @@ class SlotTable(msgspec.Struct, frozen=True):
     leaves: bool
     retracts: bool
     ends: bool
+    is_temporary: bool
+    amends: bool
     reasons: bool
     names: frozenset[str]
 
@@ -440,7 +458,7 @@ class SlotTable(msgspec.Struct, frozen=True):
         return len(self.topics) <= _BARE_TOPICS and bool(self.values or self.numbers or self.names)
 
 
-@functools.lru_cache(maxsize=1024)  # a turn is compared with some hundred texts
+@functools.lru_cache(maxsize=4096)  # a turn is compared with some hundred texts and their clauses
 def slots_of(text: str) -> SlotTable:
     """Read the slots of a statement: subject words, values, numbers and signs of change."""
     lists = word_lists()
@@ -462,6 +480,8 @@ def slots_of(text: str) -> SlotTable:
         leaves=phrases["leave"],
         retracts=phrases["retraction"],
         ends=phrases["end"],
+        is_temporary=phrases["temporary"],
+        amends=phrases["amendment"],
         reasons=phrases["reason"],
         names=_names_in(text) - lists.stop - taken,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +18,10 @@ from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, PairScore, RowsOf, pair_model
-from forged.capture.rules.replacement import judged, may_replace, replaced_by
+from forged.capture.rules.replacement import evident, judged, may_replace, replaced_by
 from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of
 from forged.capture.values import Classified, Proposal
+from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.map import build_chains
 from forged.memory import Category, Memory, Origin, Scope
@@ -39,7 +39,7 @@ LAST_WORDS = 20
 CHANGED_WORDS = 46
 MOST_WRONG_BY_A_MODEL, MOST_WRONG_BY_WORDS = 2, 2
 # With rows, of the last half's 74 and 105 pairs, and of 45 last words beside 120 statements of others.
-FOUND, WRONG, STRANGE = 38, 5, 8
+FOUND, WRONG, STRANGE = 45, 8, 8
 # Forms of which one still replaces what is said of another subject, by words.
 PARALLEL = {"fr-days", "ja-language"}
 CHANGED_ELSEWHERE = {
@@ -251,12 +251,12 @@ def by_length(monkeypatch):
 def test_doubt_must_be_outweighed_and_the_likeliest_is_replaced():
     texts = ["Port 1111", "Port 1111111", "Port 11111"]
     newer, rows = "Port 22222", dict.fromkeys((*texts, "Port 22222"), b"")
-    among = math.log(len(texts))
 
     for known in (rows, NO_ROWS):
-        assert replaced_by(newer, texts, rows=known) == 1
-        assert replaced_by(newer, texts, rows=known, penalty=11.5 - among) == 1
-        assert replaced_by(newer, texts, rows=known, penalty=12.5 - among) is None
+        found = judged(newer, texts, rows=known)
+        assert found.place == replaced_by(newer, texts, rows=known) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=found.margin - 0.5) == 1
+        assert replaced_by(newer, texts, rows=known, penalty=found.margin + 0.5) is None
         assert replaced_by(newer, texts, rows=known, penalties=[0.0, 11.5, 0.0]) == 2
 
 
@@ -278,6 +278,104 @@ def test_nothing_is_replaced_that_only_has_the_same_form():
 
     assert replaced_by(newer, [DEPLOYS], rows=rows) is None
     assert replaced_by(newer, [DEPLOYS, older], rows=rows) == 1
+
+
+def test_vectors_alone_show_a_replacement_among_the_nearest_sentences_only(monkeypatch):
+    newer, near = "Ship it on Thursday.", "Wir liefern immer mittwochs aus."
+    others = [f"Der Kunde Nummer {number} zahlt bar." for number in range(6)]
+    chance = np.random.default_rng(7)
+    row = chance.normal(size=3 * 384).astype(np.float32)
+    rows = {
+        newer: row.tobytes(),
+        near: (row + 0.1 * chance.normal(size=row.size).astype(np.float32)).tobytes(),
+    }
+    rows |= {each: chance.normal(size=row.size).astype(np.float32).tobytes() for each in others}
+    monkeypatch.setattr(
+        pair_model(), "scores", lambda _, older, rows: [PairScore(9.0 + len(each)) for each in older]
+    )
+
+    found = judged(newer, [*others, near], rows=rows)
+    assert found is not None
+    assert found.evidence == "vectors"
+    assert sum(pair.place == len(others) for pair in evident(newer, [*others, near], rows)) == 1
+    assert len(evident(newer, [*others, near], rows)) == 4
+    assert judged(newer, [*others, near]) is None  # by words nothing shows it
+
+
+AMENDMENTS = {
+    "en": ("Amendment to our backup rule:", "Backups are kept for 90 days.", "{} 30 days for backups."),
+    "de": ("Nachtrag zu den Backups:", "Backups bleiben 90 Tage liegen.", "{} 30 Tage für Backups."),
+    "es": (
+        "Cambio de planes con las copias:",
+        "Las copias se guardan 90 días.",
+        "{} 30 días para las copias.",
+    ),
+    "fr": (
+        "Amendement pour les sauvegardes :",
+        "Les sauvegardes restent 90 jours.",
+        "{} 30 jours de sauvegardes.",
+    ),
+    "pt": ("Mudança de planos nos backups:", "Os backups ficam 90 dias.", "{} 30 dias de backups."),
+    "zh": ("备份规则有修订:", "备份保留 90 天。", "{} 备份 30 天。"),
+    "ja": ("バックアップ方針の見直し:", "バックアップは90日保存します。", "{} バックアップは30日。"),
+}
+
+
+@pytest.mark.parametrize("language", AMENDMENTS)
+def test_an_announced_change_counts_for_what_a_session_says_later_about_its_subject(language):
+    announced, older, form = AMENDMENTS[language]
+    newer = form.format("").strip()
+    plain, amended = judged(newer, [older]), judged(newer, [older], announced=announced)
+    unrelated = judged(newer, [older], announced="Amendment to the colour of the logo.")
+    own = judged(newer, [older], announced=announced, recent=[0])
+
+    assert amended is not None
+    assert amended.evidence in {"change", "far_change", "one_word"}
+    assert plain is None or plain.margin < amended.margin
+    assert unrelated == plain  # of another subject
+    assert own is None or own.margin < amended.margin  # what this session settled is not what it amends
+
+
+def test_an_announcement_holds_for_its_session_alone():
+    likely = TentativeStatements()
+    for session, text in (("s1", "Amendment to our backup rule."), ("s2", "git commit --amend the last one")):
+        likely.announce(Event(session_id=session, window=(Utterance("user", text),)))
+    likely.announce(
+        Event(session_id="s1", window=(Utterance("assistant", "Amendment to our release rule."),))
+    )
+
+    assert [likely.announced(each) for each in ("s1", "s2", "s3")] == [
+        "Amendment to our backup rule.",
+        "",
+        "",
+    ]
+
+
+ENDED = [
+    ("The freeze on merges holds until Friday.", "The freeze is over.", "The freeze is strict."),
+    ("Bis Freitag gilt der Merge-Stopp.", "Der Merge-Stopp ist vorbei.", "Der Merge-Stopp ist streng."),
+    ("Los despliegues están parados hasta el lunes.", "Se acabó la parada.", "La parada es total."),
+    ("Le gel des merges dure jusqu'à lundi.", "Le gel est levé.", "Le gel est strict."),
+    ("O congelamento vale até segunda.", "O congelamento acabou.", "O congelamento vale para todos."),
+    ("周一之前冻结合并。", "冻结已经结束了。", "冻结很严格。"),
+    ("月曜までマージは凍結です。", "凍結は終わりました。", "凍結は厳しいです。"),
+]
+
+
+@pytest.mark.parametrize(("older", "newer", "still"), ENDED)
+def test_the_end_of_what_holds_for_a_time_is_seen(older, newer, still):
+    lasting = "Merges need a review."
+
+    assert pair_signs(newer, older).expires == 1.0
+    assert pair_signs(still, older).expires == pair_signs(newer, lasting).expires == 0.0
+
+
+def test_another_value_in_a_sentence_that_says_nothing_else_restates_it():
+    older = "Uploads are limited to 20 MB."
+
+    assert pair_signs("The limit for uploads is 35 MB.", older).restates == 1.0
+    assert pair_signs("Uploads by the editors are limited to 35 MB.", older).restates < 1.0
+    assert pair_signs("Uploads are limited to 20 MB.", older).restates == 0.0
 
 
 def test_rows_of_another_size_are_an_error():
@@ -328,7 +426,7 @@ def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it
     assert heads(held) == [moved]
 
     # It says less of the second than of the first, which nobody kept.
-    third = Proposal("The runner starts builds at 21:00 now.", "repo", update_only=True, penalty=0.5)
+    third = Proposal("The runner starts builds at 21:00 now.", "repo", update_only=True, penalty=1.5)
     assert decided(third, held) == []
     assert heads([*held, *decided(third, held, tentative=likely)]) == [third.content]
 

@@ -34,6 +34,26 @@ def test_accents_make_no_difference():
     assert asks("coloca na tua memoria que uso fish")
 
 
+RECOLLECTIONS = [
+    *(f"I {adverb}remember {{}}" for adverb in ("", "vaguely ", "still ", "do ", "also ", "distinctly ")),
+    *(
+        "We remember {}",
+        "Ich erinnere mich noch: {}",
+        "Ich merke gerade: {}",
+        "Recuerdo que {}",
+        "Me acuerdo: {}",
+    ),
+    *("Je me souviens que {}", "Je me rappelle : {}", "Eu lembro que {}", "我记得 {}", "我还记得 {}"),
+    *("覚えています、{}", "それは覚えている。{}"),
+]
+
+
+@pytest.mark.parametrize("said", RECOLLECTIONS)
+def test_who_remembers_something_asks_for_nothing(said):
+    assert not asks(said.format("the port was 8080."))
+    assert asks(f"{said.format('the port was 8080.')} Remember: it is 9090.")
+
+
 @pytest.mark.parametrize(
     ("said", "reported"),
     [
