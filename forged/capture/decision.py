@@ -20,7 +20,7 @@ from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, ReplacementLookup
 from forged.capture.model_reply import mentioned_entities
 from forged.capture.rules.engine import names_repository
-from forged.capture.rules.slots import opening
+from forged.capture.text_patterns import opening
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.memory import (

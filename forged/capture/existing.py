@@ -30,8 +30,8 @@ from forged.capture.rules.replacement import (
     successor_of,
 )
 from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
-from forged.capture.rules.slots import is_about_the_same, opening, slots_of
-from forged.capture.text_patterns import is_numbered, words_said
+from forged.capture.rules.slots import is_about_the_same, slots_of
+from forged.capture.text_patterns import is_numbered, opening, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL

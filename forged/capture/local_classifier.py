@@ -71,7 +71,7 @@ _FOR_NOW: frozenset[Veto] = frozenset({"question", "order"})
 _PASSING, _NOT_LASTING, _MOST_PASSING = -1.0, -4.0, 2
 _NOT_PASSING: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "irony"})
 # Vetoes of what is said next to a request; vetoes that make a request doubtful, and what it must score more.
-_BESIDE_REQUEST: frozenset[Veto] = frozenset({"question", "doubt", "moment", "irony"})
+_NEXT_TO_REQUEST: frozenset[Veto] = frozenset({"question", "doubt", "moment", "irony"})
 _DOUBTFUL: frozenset[Veto] = frozenset({"irony", "moment"})
 _DOUBTFUL_MORE = 3.0
 # Vetoes that exclude a neighbour of a request.
@@ -164,7 +164,7 @@ class LocalClassifier:
         asking = {passage.message for passage in requested}
         wanted = [each for each in wanted if not _is_requested(each, requested)]
         free = [*requested, *(each for each in wanted if each.message not in asking or not
-                              is_vetoed(each.text, _BESIDE_REQUEST))]  # fmt: skip
+                              is_vetoed(each.text, _NEXT_TO_REQUEST))]  # fmt: skip
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
@@ -378,9 +378,9 @@ def _update_only_proposals(
         is_said = any(
             _has(passage.text, each.content) or _has(each.content, proposal.content) for each in sure
         )
-        told = [each.text for each in passage.sentences if not narrates(each.text)]
-        settles = any(not is_vetoed(each, _AGAINST) for each in told)
-        if proposal.content and told and not is_said and (settles or not against):
+        others = [each.text for each in passage.sentences if not narrates(each.text)]
+        settles = any(not is_vetoed(each, _AGAINST) for each in others)
+        if proposal.content and others and not is_said and (settles or not against):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
             said = presentable(passage.text)
             yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty, said=said)
@@ -420,10 +420,10 @@ def _passing_clauses(
     for place in dict.fromkeys(each.message for each in scored.passages if each.message not in taken):
         here = [passage for passage in scored.passages if passage.message == place]
         said = [each for passage in here for each in passage.sentences]
-        is_beside = any(
+        has_more = any(
             each.text in scored.cuts or scored.scores[each.text].keep <= _NOT_LASTING for each in said
         )
-        if is_beside and not any(_has(each.content, one.text) for each in kept for one in said):
+        if has_more and not any(_has(each.content, one.text) for each in kept for one in said):
             lasting = [each for each in said if _lasts_in_passing(each, here[0].message_text, scored)]
             if not any(slots_of(each.text).change for each in said if each not in lasting):
                 yield from (Passage(each.text, (each,), each.text) for each in lasting[:_MOST_PASSING])
@@ -467,10 +467,8 @@ def _lasting_content(proposal: Proposal, said: Sequence[Statement], scored: Scor
 def _make_proposal(
     passage: Passage, scored: ScoredEvent, why: str, scope: Scope | None = None, *, may_change: bool = False
 ) -> Proposal:
-    """Make the proposal of a passage; its scope follows the scores and the words about the person.
-
-    One that `may_change` a memory keeps all clauses, as they name the change.
-    """
+    """Make the proposal of a passage; its scope follows the scores and the words about the person."""
+    # One that may change a memory keeps all clauses, as they name the change.
     scores = scored.scores
     is_worded = why == "request" and passage.message in scored.requests
     lasting = passage if is_worded else _lasting_part(passage, scores, is_asked=why == "request")
@@ -486,10 +484,8 @@ def _make_proposal(
 
 
 def _lasting_part(passage: Passage, scores: dict[str, StatementScores], *, is_asked: bool) -> Passage:
-    """Return a passage without the sentences that do not last: questions, orders for now, greetings.
-
-    If the person probably asks to keep it, only those go that surely do not last.
-    """
+    """Return a passage without the sentences that do not last: questions, orders for now, greetings."""
+    # If the person probably asks to keep it, only those go that surely do not last.
     said = passage.sentences
     if len(said) == 1 or passage.agreed:
         return passage
@@ -588,10 +584,8 @@ def _asks(sentence: Statement) -> bool:
 def _may_extend(
     sentence: Statement, to: Sequence[Statement] = (), lasts: Callable[[str], bool] | None = None
 ) -> bool:
-    """Return True if a sentence may join the request `to`: not too long, no question, irony or order.
-
-    An order that lasts may join ("remember: ...; name tests in English").
-    """
+    """Return True if a sentence may join the request `to`: not too long, no question, irony or order."""
+    # An order that lasts may join ("remember: ...; name tests in English").
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
     if _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED):

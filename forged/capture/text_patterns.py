@@ -19,6 +19,16 @@ from forged.text.invisible import INVISIBLE
 FILE = os.path.join(os.path.dirname(__file__), "authorship.toml")
 # Characters of a line that are read, at its beginning and end.
 _SEEN = 300
+# Most compared characters of a text; a longer one is cut at a line, sentence or word in its last quarter.
+MOST_COMPARED = 2048
+_CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
+# A day since which something holds, and a commit.
+_SINCE = re.compile(
+    r"\b(?:since|seit|desde|depuis)(?: (?:last|letztem|letzter|el|la|le|o|a|this|diesem))? [^\W\d]+"
+    r"|[^\W\d]{1,4}(?:から|以来)",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)`]", re.IGNORECASE)
 FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _ITEM = re.compile(r"[ ]{0,3}(?:[-*+•·]|\d{1,3}[.)、])\s+(?=\S)")
 _FORMED = re.compile(
@@ -228,3 +238,17 @@ def _branches(pattern: str) -> Iterator[str]:
             yield pattern[start : token.start()]
             start = token.end()
     yield pattern[start:]
+
+
+def opening(text: str, most: int = MOST_COMPARED) -> str:
+    """Return the beginning of a text that is compared: up to `most` characters, cut at a sentence."""
+    if len(text) <= most or len(text := text.strip()) <= most:
+        return text
+    cuts = (cut.match(text, 3 * most // 4, most) for cut in _CUTS)
+    return text[: next((found.end() for found in cuts if found), most)].rstrip()
+
+
+@functools.lru_cache(maxsize=1024)
+def without_commits_and_dates(text: str) -> str:
+    """Return a text without commit names and days since which something holds."""
+    return _COMMIT.sub(" ", _SINCE.sub(" ", text))

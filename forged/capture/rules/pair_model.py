@@ -37,18 +37,16 @@ from forged.text.linear import CJK, SIZE, feature_weight
 from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
-# Vectors of texts by the local model, float32 as bytes.
 RowsOf = Mapping[str, bytes]
 NO_ROWS: RowsOf = {}
 Floats = NDArray[np.float32]
 # Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
-# Characters and words of a long text, characters of a beginning, and signs of the strongest clause.
-_LONG, _MANY, _AT_FIRST = 300, 8, 20
+# Characters and words of a long text, characters of a beginning, least share of the subject that a clause with
+# another value names, and signs of the strongest clause.
+_LONG, _MANY, _AT_FIRST, _SAME = 300, 8, 20, 0.3
 _OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
-# Least share of the subject that a clause with another value names.
-_SAME = 0.3
 
 
 class PairLine(msgspec.Struct, frozen=True):
@@ -200,7 +198,8 @@ def pair_features(found: PairSigns) -> dict[str, float]:
 def sign_features(newer: str, older: str) -> tuple[float, ...]:
     """Return the signs of a newer and an older text as features; the last one is always 1."""
     found = pair_signs(newer, older)
-    return (*pair_features(found).values(), float(_is_of_both(found)), 1.0)
+    are_related = any((found.shared, found.given_up, found.value, found.number, found.version))
+    return (*pair_features(found).values(), float(are_related), 1.0)
 
 
 def judge_features(newer: str, older: str) -> tuple[float, ...]:
@@ -244,11 +243,6 @@ def _word_counts(new: SlotTable, old: SlotTable) -> Iterator[float]:
         yield float(any(not found.isdisjoint(ours.get(kind, ())) for kind, found in theirs.items()))
     names = (new.names_without(old), old.names_without(new), new.names & old.names)
     yield from (min(2, len(each)) / 2 for each in names)
-
-
-def _is_of_both(found: PairSigns) -> bool:
-    """Return True if a sign shows that both texts are related."""
-    return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 
 def word_buckets(newer: str, older: str) -> tuple[int, ...]:

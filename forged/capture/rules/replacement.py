@@ -27,14 +27,13 @@ from forged.capture.rules.slots import (
     gives_up,
     is_about_the_same,
     lists_in,
-    opening,
     pair_signs,
     says_something,
     shape_of,
     signs_of_clauses,
     slots_of,
-    without_commits_and_dates,
 )
+from forged.capture.text_patterns import opening, without_commits_and_dates
 from forged.models import split_layers
 
 _NAMES = re.compile(r"\w[\w.-]*\w|\w")

@@ -47,9 +47,6 @@ _PORT_DIGITS = 4
 _LETTER = rf"[^\W{UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
-# Most compared characters of a text; a longer one is cut at a line, sentence or word in its last quarter.
-MOST_COMPARED = 2048
-_CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
 # Marks between clauses; most compared clauses; words, or bytes without blanks, of one that says something.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
@@ -57,28 +54,14 @@ _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
 _BEGINNING, _PART = 4, 5
 # Share of the longer statement's words that both have in one order, if they have one form.
 _FORM = 0.3
-# An unknown name, by its spelling; and a day since which something holds.
+# An unknown name, by its spelling.
 _NAME = re.compile(r"[A-Z\d]")
-_SINCE = re.compile(
-    r"\b(?:since|seit|desde|depuis)(?: (?:last|letztem|letzter|el|la|le|o|a|this|diesem))? [^\W\d]+"
-    r"|[^\W\d]{1,4}(?:から|以来)",
-    re.IGNORECASE,
-)
 # A name in an open slot by its spelling: a path, an identifier, a capital, or Latin letters in unspaced text.
 _NAMED = re.compile(
     rf"(?<![\w./-])(?:[\w.-]*/[\w./-]+|[^\W\d_]+[\d._-]+[\w.-]*|[A-Z\u00c0-\u00de][^\W\d_]+)"
     rf"|(?<=[{UNSPACED}\s])[A-Za-z][\w./-]+(?=\s?[{UNSPACED}])|[\u30a1-\u30fe]{{2,}}(?=さん)|[\u4e00-\u9fff]{{1,3}}(?=さん)"
 )
 _BARE_TOPICS, _MANY_WORDS = 1, 4
-_COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)`]", re.IGNORECASE)
-
-
-def opening(text: str, most: int = MOST_COMPARED) -> str:
-    """Return the beginning of a text that is compared: up to `most` characters, cut at a sentence."""
-    if len(text) <= most or len(text := text.strip()) <= most:
-        return text
-    cuts = (cut.match(text, 3 * most // 4, most) for cut in _CUTS)
-    return text[: next((found.end() for found in cuts if found), most)].rstrip()
 
 
 class PairSigns(msgspec.Struct, frozen=True):
@@ -221,12 +204,6 @@ def _subject_words(read: SlotTable) -> list[str]:
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
-
-
-@functools.lru_cache(maxsize=1024)
-def without_commits_and_dates(text: str) -> str:
-    """Return a text without commit names and days since which something holds."""
-    return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
 
 @functools.lru_cache(maxsize=1024)

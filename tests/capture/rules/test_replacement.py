@@ -19,7 +19,8 @@ from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, PairScore, RowsOf, pair_model
 from forged.capture.rules.replacement import evident, judged, may_replace, replaced_by
-from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of
+from forged.capture.rules.slots import pair_signs, slots_of
+from forged.capture.text_patterns import MOST_COMPARED, opening
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files.roots import Root
