@@ -28,12 +28,12 @@ EVERY_EXPLICIT = 3
 
 REPLACED, INJECTED, LOST = "false replacements", "false injections", "lost explicit requests"
 LIMITS = {
-    (WORDS, REPLACED): 1,
-    (WORDS, INJECTED): 11,
-    (WORDS, LOST): 13,
-    (LOCAL_MODEL, REPLACED): 2,
-    (LOCAL_MODEL, INJECTED): 35,
-    (LOCAL_MODEL, LOST): 6,
+    (WORDS, REPLACED): 2,
+    (WORDS, INJECTED): 10,
+    (WORDS, LOST): 9,
+    (LOCAL_MODEL, REPLACED): 1,
+    (LOCAL_MODEL, INJECTED): 31,
+    (LOCAL_MODEL, LOST): 3,
 }
 
 

@@ -43,8 +43,8 @@ Floats = NDArray[np.float32]
 # Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
-# Characters and words of a long text, characters of a beginning, least share of the subject that a clause with
-# another value names, and signs of the strongest clause.
+# Characters and words of a long text, characters of a beginning, least share of the subject in a clause with
+# another value, and signs of the strongest clause.
 _LONG, _MANY, _AT_FIRST, _SAME = 300, 8, 20, 0.3
 _OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
 

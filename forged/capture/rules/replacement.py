@@ -26,12 +26,14 @@ from forged.capture.rules.slots import (
     are_parallel,
     gives_up,
     is_about_the_same,
+    is_clause,
     lists_in,
     pair_signs,
     says_something,
     shape_of,
     signs_of_clauses,
     slots_of,
+    word_lists,
 )
 from forged.capture.text_patterns import opening, without_commits_and_dates
 from forged.models import split_layers
@@ -77,7 +79,7 @@ _RAISED: dict[Evidence, float] = {
     "value": 0.5,
     "far_change": -0.9,
     "far_value": 1.2,
-    "one_word": 0.6,
+    "one_word": 1.0,
     "vectors": 1.5,
 }
 # Least values of what vectors say for a replacement, and for one subject.
@@ -98,9 +100,8 @@ _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
 # said in the same session: who goes on talking adds more than changes.
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
 _RECENT = 1.5
-# Evidence that counts less where there are no vectors, and by how many nats.
-_WEAK: frozenset[Evidence] = frozenset({"one_word", "far_value"})
-_NO_VECTORS = 0.9
+# Nats by which evidence counts less where there are no vectors.
+_NO_VECTORS: dict[Evidence, float] = {"value": 0.3, "far_value": 0.9, "one_word": 0.5}
 # Nats by which evidence counts more against a text on whose subject the session announced a change.
 _ANNOUNCED = 1.5
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
@@ -187,7 +188,7 @@ def judged(
             if score.replaces < least[0] or score.related < least[1]:
                 continue
             margin = score.judged - judge.bar - _RAISED[shown[pair]]
-            margin -= _NO_VECTORS * (shown[pair] in _WEAK and not rows)
+            margin -= 0.0 if rows else _NO_VECTORS.get(shown[pair], 0.0)
             # The judge reads the subject, which a bare correction leaves out.
             margin = max(margin, _BARE) if shown[pair] == "bare" else margin
             margin -= against + (0.0 if shown[pair] in _PLAIN else passing)
@@ -279,7 +280,7 @@ def evident(
     known = zip(chains or map(str, range(len(older))), older, strict=True)
     used = {(chain, kind) for chain, text in known for kind in slots_of(opening(text)).values}
     users = Counter(kind for _, kind in used)
-    common = _common_words(older)
+    common = _common_words(older).union(word_lists().units)
     found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
     for one in said:
         lists = slots_of(one).values if _is_bare(one) else lists_in(one)
@@ -383,13 +384,17 @@ def _evidence(
     if whole.rest >= _SAME_RULE and is_said:
         return "change"
     clauses = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older), common)
-    is_other = bool(whole.flips or any(map(slot_sign, clauses)))
+    # A number after one word says nothing by itself ("Hello 1.", "Hello 2.").
+    says_it = whole.words >= _TWO_WORDS or is_clause(newer) or is_clause(older)
+    is_other = bool(whole.flips or (says_it and any(map(slot_sign, clauses))))
     if whole.rest >= _SAME_RULE and is_other:
         return "value"
     if max(len(newer), len(older)) > _BRIEF or not (is_said or is_other):
         return None
     if whole.words >= _TWO_WORDS:
         return "far_change" if is_said else "far_value"
+    if not is_about_the_same(newer, older):  # a word of change is no subject
+        return None
     return "one_word" if is_said or max(whole.value, whole.number, whole.version) == 1 else None
 
 

@@ -161,11 +161,11 @@ def signs_of_clauses(newer: str, older: str, ignored: frozenset[str] = frozenset
 def clauses(text: str) -> tuple[str, ...]:
     """Return the first clauses of a text that say something by themselves."""
     parts = (part.strip() for part in _ENDS.split(text))
-    return tuple(islice((part for part in parts if part != text and _is_clause(part)), _MOST_CLAUSES))
+    return tuple(islice((part for part in parts if part != text and is_clause(part)), _MOST_CLAUSES))
 
 
-def _is_clause(part: str) -> bool:
-    """Return True if a clause says something by itself."""
+def is_clause(part: str) -> bool:
+    """Return True if a text has as many words as a clause that says something by itself."""
     is_unspaced = not part.isascii() and len(part.encode()) >= _CLAUSE_BYTES
     return is_unspaced or len(part.split()) >= _CLAUSE_WORDS
 
@@ -200,10 +200,10 @@ def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
 
 
 def _subject_words(read: SlotTable) -> list[str]:
-    """Return the topic words of a statement, without words of change."""
-    change = word_lists().phrases["change"]
-    said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
-    return [word for word in read.topics if word not in said]
+    """Return the topic words of a statement, without words of change and units."""
+    lists = word_lists()
+    said = {word for found in lists.phrases["change"].finditer(read.text) for word in words_in(found[0])}
+    return [word for word in read.topics if word not in said and word not in lists.units]
 
 
 @functools.lru_cache(maxsize=1024)
