@@ -28,7 +28,7 @@ EVERY_EXPLICIT = 3
 
 REPLACED, INJECTED, LOST = "false replacements", "false injections", "lost explicit requests"
 LIMITS = {
-    (WORDS, REPLACED): 2,
+    (WORDS, REPLACED): 1,
     (WORDS, INJECTED): 10,
     (WORDS, LOST): 9,
     (LOCAL_MODEL, REPLACED): 1,

@@ -77,10 +77,10 @@ _RAISED: dict[Evidence, float] = {
     "given_up": -1.0,
     "change": -0.4,
     "value": 0.5,
-    "far_change": -0.9,
-    "far_value": 1.2,
+    "far_change": 0.1,
+    "far_value": 2.0,
     "one_word": 1.0,
-    "vectors": 1.5,
+    "vectors": 2.7,
 }
 # Least values of what vectors say for a replacement, and for one subject.
 _LEAST: dict[Evidence, tuple[float, float]] = {
@@ -101,7 +101,9 @@ _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
 _RECENT = 1.5
 # Nats by which evidence counts less where there are no vectors.
-_NO_VECTORS: dict[Evidence, float] = {"value": 0.3, "far_value": 0.9, "one_word": 0.5}
+_NO_VECTORS: dict[Evidence, float] = {"value": 0.3, "far_value": 0.2, "one_word": 0.5}
+# Nats by which another value of a list counts less if the texts have no word of their subjects in common.
+_NO_SUBJECT = 0.8
 # Nats by which evidence counts more against a text on whose subject the session announced a change.
 _ANNOUNCED = 1.5
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
@@ -189,6 +191,7 @@ def judged(
                 continue
             margin = score.judged - judge.bar - _RAISED[shown[pair]]
             margin -= 0.0 if rows else _NO_VECTORS.get(shown[pair], 0.0)
+            margin -= _NO_SUBJECT * (shown[pair] == "list" and not pair_signs(pair.said, pair.was).rest)
             # The judge reads the subject, which a bare correction leaves out.
             margin = max(margin, _BARE) if shown[pair] == "bare" else margin
             margin -= against + (0.0 if shown[pair] in _PLAIN else passing)
