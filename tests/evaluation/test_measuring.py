@@ -111,7 +111,6 @@ def test_off_topic_messages_may_come_from_another_file(evaluate, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        ((), 2, "Usage"),
         (("nowhere",), 2, "there is no /w/nowhere"),
         (("/",), 2, "holds no memories.jsonl"),
         ((SMALL, "--off-topic", "nowhere"), 2, "cannot be read"),
