@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.answers import judged_part
+from forged.capture.authorship import pieces
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import (
     Judgement,
@@ -99,17 +100,19 @@ class TentativeStatements:
         self._announced: dict[str, str] = {}
 
     def announce(self, event: Event) -> None:
-        """Hold the newest message of an event that announces a change of what was decided, if it has one."""
-        said = (opening(each.text) for each in event.window if each.role == "user")
-        found = [each for each in said if slots_of(each).amends]
+        """Hold the newest typed text of an event that announces a change of a decision, if there is one."""
+        if not event.session_id:  # no later event is known to be of the same session
+            return
+        said = (each.text for each in event.window if each.role == "user" and _amends(each.text))
+        found = [typed for typed in map(_typed_in, said) if _amends(typed)]
         if found:
             self._announced.pop(event.session_id, None)
-            self._announced[event.session_id] = found[-1]
+            self._announced[event.session_id] = opening(found[-1])
             if len(self._announced) > _MOST_ROOTS:
                 del self._announced[next(iter(self._announced))]
 
     def announced(self, session_id: str) -> str:
-        """Return the newest message of a session that announces a change, or ""."""
+        """Return the newest text of a session that announces a change, or ""."""
         return self._announced.get(session_id, "")
 
     def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
@@ -142,6 +145,16 @@ class TentativeStatements:
     def supersede(self, held: TentativeStatement, content: str) -> None:
         """Set `content` as the newest text on the subject of a tentative statement."""
         self._by_root[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
+
+
+def _amends(text: str) -> bool:
+    """Return True if the beginning of a text announces a change of a decision."""
+    return slots_of(opening(text)).amends
+
+
+def _typed_in(message: str) -> str:
+    """Return the typed text of a message, without what was pasted."""
+    return "\n".join(piece.text for piece in pieces(message) if piece.author == "typed")
 
 
 class ExistingMemories:

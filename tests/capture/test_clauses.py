@@ -131,8 +131,10 @@ def test_a_decision_in_the_first_person_is_no_narration(said: str):
 
 
 @pytest.mark.parametrize(
-    "sentence", ["... , and we deploy on Fridays", "ok, : - , we use tabs here", "，，，我们用空格"]
+    "sentence", ["toca desplegar los miércoles entonces", "desplegamos siempre los jueves entonces"]
 )
-def test_a_clause_without_words_makes_no_text_to_score(sentence: str):
-    for said in statements((Utterance("user", sentence),)):
-        assert all(each.strip() for each in clause_runs(said).values())
+def test_a_clause_of_a_joining_word_alone_splits_nothing(sentence: str):
+    (said,) = statements((Utterance("user", sentence),))
+
+    assert [without_joins(each) for each in clauses_of(sentence)][-1] == ""
+    assert clause_runs(said) == {}

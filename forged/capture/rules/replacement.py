@@ -304,9 +304,9 @@ def evident(
     }
     by_wording = {pair: evidence for pair, evidence in shown.items() if evidence is not None}
     near = (pair for one in said for pair in _nearest(one, texts, rows) if pair not in by_wording)
-    found_all = by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
-    settled = {one for one in {pair.said for pair in found_all} if _settles(one)}
-    return {pair: evidence for pair, evidence in found_all.items() if pair.said in settled}
+    related = by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
+    settled = {one for one in {pair.said for pair in related} if _settles(one)}
+    return {pair: evidence for pair, evidence in related.items() if pair.said in settled}
 
 
 def _nearest(said: str, texts: Sequence[Sequence[str]], rows: RowsOf) -> list[SentencePair]:

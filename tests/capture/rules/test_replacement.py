@@ -362,19 +362,19 @@ def test_an_announced_change_counts_for_what_a_session_says_later_about_its_subj
     assert own is None or own.margin < amended.margin  # what this session settled is not what it amends
 
 
-def test_an_announcement_holds_for_its_session_alone():
-    likely = TentativeStatements()
-    for session, text in (("s1", "Amendment to our backup rule."), ("s2", "git commit --amend the last one")):
-        likely.announce(Event(session_id=session, window=(Utterance("user", text),)))
-    likely.announce(
-        Event(session_id="s1", window=(Utterance("assistant", "Amendment to our release rule."),))
-    )
+def test_an_announcement_is_typed_and_holds_for_its_session_alone():
+    likely, rule = TentativeStatements(), "Amendment to our backup rule."
+    pasted = "What does this say?\n\n> Amendment to our release rule.\n> It ends on Monday."
+    for session, role, text in (
+        ("s1", "user", rule),
+        ("s1", "assistant", "Amendment to our release rule."),
+        ("s2", "user", "git commit --amend the last one"),
+        ("s3", "user", pasted),
+        ("", "user", rule),
+    ):
+        likely.announce(Event(session_id=session, window=(Utterance(role, text),)))
 
-    assert [likely.announced(each) for each in ("s1", "s2", "s3")] == [
-        "Amendment to our backup rule.",
-        "",
-        "",
-    ]
+    assert [likely.announced(each) for each in ("s1", "s2", "s3", "s4", "")] == [rule, "", "", "", ""]
 
 
 ENDED = [
