@@ -31,7 +31,7 @@ from forged.capture.rules.replacement import (
     successor_of,
 )
 from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
-from forged.capture.rules.slots import is_about_the_same, slots_of
+from forged.capture.rules.slots import announces_change, is_about_the_same, slots_of
 from forged.capture.text_patterns import is_numbered, opening, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
@@ -149,7 +149,7 @@ class TentativeStatements:
 
 def _amends(text: str) -> bool:
     """Return True if the beginning of a text announces a change of a decision."""
-    return slots_of(opening(text)).amends
+    return announces_change(opening(text))
 
 
 def _typed_in(message: str) -> str:

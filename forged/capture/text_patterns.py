@@ -8,6 +8,7 @@ case without accents; kana marks stay. Raises KeyError for a `{word}` without a 
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import re
 import tomllib
@@ -92,6 +93,8 @@ _CODE = re.compile(r"`+[^`\n]*`+")
 _LAST_LATIN = "\u024f"
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
 _EDGE = r"\b"
+# Letters of a common beginning and of a part of a compound that relate two words; bits for sets of such runs.
+_ALIKE, _PART, _BITS = 4, 5, 1024
 
 
 def read_table(name: str) -> Mapping[str, Sequence[str]]:
@@ -110,7 +113,7 @@ def is_formed(line: str) -> bool:
 def is_list(lines: Sequence[str]) -> bool:
     """Return True for lines that are list items, the first one perhaps a heading."""
     items = [_ITEM.match(line) is not None for line in lines]
-    return any(items) and all(items[1:]) and not any(_is_formed_item(line) for line in lines)
+    return any(items) and all(items[1:]) and not any(is_formed(without_bullet(line)) for line in lines)
 
 
 def is_item(line: str) -> bool:
@@ -134,12 +137,6 @@ def is_chat(lines: Sequence[str]) -> bool:
     return sum(bool(_SPEAKER.match(line) or _BARE_SPEAKER.match(line)) for line in lines) > 1
 
 
-def _is_formed_item(line: str) -> bool:
-    """Return True for a list item that a program wrote."""
-    text = without_bullet(line)
-    return is_formed(text) if text != line else is_formed(line)
-
-
 def language(text: str) -> str:
     """Guess the language of a text: `en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or "" if unsure."""
     han, kana = len(_HAN_LETTER.findall(text)), len(_KANA_LETTER.findall(text))
@@ -154,14 +151,61 @@ def language(text: str) -> str:
     return name if best >= _LEAST_WORDS and best - second >= _MARGIN else ""
 
 
-def places_in(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each word of a lower-case text that names a place, a part or a time, and its index."""
-    yield from ((match[1], match.start()) for match in _PLACE.finditer(text))
+@functools.lru_cache(maxsize=64)
+def places_in(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the words of a lower-case text that name a place, a part or a time, each with its index."""
+    return tuple((match[1], match.start()) for match in _PLACE.finditer(text))
 
 
 def is_numbered(word: str) -> bool:
     """Return True for a word with a digit."""
     return any(character.isdigit() for character in word)
+
+
+def are_related(one: str, other: str) -> bool:
+    """Return True if two words have a common beginning or part."""
+    if one == other:
+        return True
+    short, long = (one, other) if len(one) <= len(other) else (other, one)
+    letters = len(short)
+    if letters < _ALIKE:
+        return False
+    if letters >= _PART and short[: max(_PART, letters - 2)] in long:
+        return True
+    start = max(_ALIKE, (2 * letters + 2) // 3)
+    return short[:start] == long[:start]
+
+
+class WordIndex:
+    """Index of words that finds in a microsecond if one of them is related to another word."""
+
+    __slots__ = ("_begin", "_runs", "_words")
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words, self._begin, self._runs = words, 0, 0
+        for begin, runs in map(_runs_of, words):
+            self._begin, self._runs = self._begin | begin, self._runs | runs
+
+    def has_related(self, word: str) -> bool:
+        """Return True if a word is related to one of these."""
+        if word in self._words:
+            return True
+        return self._meets(*_runs_of(word)) and any(are_related(word, each) for each in self._words)
+
+    def may_share(self, other: WordIndex) -> bool:
+        """Return False if no word is related to one of another index."""
+        return self._meets(other._begin, other._runs)
+
+    def _meets(self, begin: int, runs: int) -> bool:
+        return bool(begin & (self._begin | self._runs) or runs & self._begin)
+
+
+@functools.lru_cache(maxsize=4096)
+def _runs_of(word: str) -> tuple[int, int]:
+    """Return how a word begins, and all runs of letters in it, each as bits of their hashes."""
+    runs = [1 << hash(word[at : at + _PART]) % _BITS for at in range(len(word) - _PART + 1)]
+    begin = 1 << hash(word[:_ALIKE]) % _BITS
+    return begin | (runs[0] if runs else 0), functools.reduce(operator.or_, runs, 0)
 
 
 def words_said(texts: Iterable[str]) -> frozenset[str]:

@@ -101,11 +101,13 @@ def may_correct(sentence: str) -> bool:
     return bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not is_vetoed(sentence)
 
 
+@functools.lru_cache(maxsize=256)  # a sentence is read by each step of a turn
 def is_vetoed(sentence: str, of: frozenset[Veto] | None = None) -> bool:
     """Return True if a sentence has a sign against keeping it; with `of`, one of these kinds."""
     return bool(_matched_kinds("veto", plain(sentence), of, any_is_enough=True))
 
 
+@functools.lru_cache(maxsize=256)
 def kinds_in(table: Literal["sign", "veto"], sentence: str) -> frozenset[str]:
     """Return the kinds of signs for keeping a sentence, or of vetoes against it."""
     return _matched_kinds(table, plain(sentence))

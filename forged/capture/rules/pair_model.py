@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 from zlib import crc32
 
@@ -44,9 +45,9 @@ Floats = NDArray[np.float32]
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
 # Characters and words of a long text, characters of a beginning, least share of the subject in a clause with
-# another value, and signs of the strongest clause.
-_LONG, _MANY, _AT_FIRST, _SAME = 300, 8, 20, 0.3
-_OF_CLAUSES = ("shared", "led", "value", "number", "version", "given_up", "name", "rest", "leaves", "flips")
+# another value; signs of the strongest clause, and the place among them of a value that the text gives up.
+_LONG, _MANY, _AT_FIRST, _SAME, _GIVEN_UP = 300, 8, 20, 0.3, 5
+_OF_CLAUSES = attrgetter("shared", "led", "value", "number", "version", "name", "rest", "leaves", "flips")
 
 
 class PairLine(msgspec.Struct, frozen=True):
@@ -205,24 +206,24 @@ def sign_features(newer: str, older: str) -> tuple[float, ...]:
 def judge_features(newer: str, older: str) -> tuple[float, ...]:
     """Return the features of a pair that the judge reads: signs, also of clauses, and form."""
     new, old, found = slots_of(newer), slots_of(older), signs_of_clauses(newer, older)
-    gives = gives_up(newer, older)
+    whole, gives = pair_signs(newer, older), gives_up(newer, older)
+    most = [max(each) for each in zip(*map(_OF_CLAUSES, found), strict=True)] or [0.0] * 9
+    most.insert(_GIVEN_UP, whole.given_up if found else 0.0)
     return (
-        *pair_features(pair_signs(newer, older)).values(),
-        *(max((getattr(each, name) for each in found), default=0.0) for name in _OF_CLAUSES),
+        *pair_features(whole).values(),
+        *most,
         min((each.strange for each in found), default=1.0),
         max((min(each.restates, each.rest) for each in found), default=0.0),
         max((each.restates for each in found if each.rest >= _SAME), default=0.0),
         max((each.expires * each.rest for each in found), default=0.0),
         float(old.is_temporary),
         *map(float, (gives is True, gives is False, are_parallel(newer, older))),
-        min(len(newer), _LONG) / _LONG,
-        min(len(older), _LONG) / _LONG,
+        *(min(len(each), _LONG) / _LONG for each in (newer, older)),
         *_kinds(newer),
         *_word_counts(new, old),
     )
 
 
-@functools.lru_cache(maxsize=64)
 def _kinds(newer: str) -> tuple[float, ...]:
     """Return 1 for each kind of sign for or against keeping that a statement has, else 0."""
     vetoes, signs = kinds_in("veto", newer), kinds_in("sign", newer)
@@ -232,17 +233,16 @@ def _kinds(newer: str) -> tuple[float, ...]:
 def _word_counts(new: SlotTable, old: SlotTable) -> Iterator[float]:
     """Yield shares and counts, up to 1, of known and unknown words, values and names of two statements."""
     unknown = unknown_words(new, old)
-    # Another place or time: "in the bootloader", "for the editors".
     others = [at for word, at in places_in(new.text) if word in unknown]
-    at_first = any(at < _AT_FIRST for at in others)
-    yield from (min(2, len(others)) / 2, float(at_first), len(unknown) / max(1, len(new.topics)))
+    yield from (min(2, len(others)) / 2, float(any(at < _AT_FIRST for at in others)))
+    yield len(unknown) / max(1, len(new.topics))
     yield from (min(len(each), _MANY) / _MANY for each in (unknown, old.topics))
     yield from map(float, (new.reasons, bool(new.values or new.numbers), bool(old.values or old.numbers)))
     yield float(bool(new.numbers and old.numbers))
     for ours, theirs in ((new.numbers, old.numbers), (new.values, old.values)):
         yield float(any(not found.isdisjoint(ours.get(kind, ())) for kind, found in theirs.items()))
-    names = (new.names_without(old), old.names_without(new), new.names & old.names)
-    yield from (min(2, len(each)) / 2 for each in names)
+    for names in (new.names_without(old), old.names_without(new), new.names & old.names):
+        yield min(2, len(names)) / 2
 
 
 def word_buckets(newer: str, older: str) -> tuple[int, ...]:

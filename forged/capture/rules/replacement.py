@@ -13,25 +13,27 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from forged.capture.rules.durability import Veto, is_vetoed
+from forged.capture.rules.durability import Veto, is_vetoed, kinds_in
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model, slot_sign
 from forged.capture.rules.slots import (
     UNSPACED,
     PairSigns,
+    SlotTable,
     are_parallel,
+    clauses,
     gives_up,
     is_about_the_same,
     is_clause,
     lists_in,
+    names_number,
     pair_signs,
     says_something,
     shape_of,
-    signs_of_clauses,
     slots_of,
     word_lists,
 )
@@ -185,7 +187,7 @@ def judged(
     best: Judgement | None = None
     for said in dict.fromkeys(pair.said for pair in shown):
         pairs = [pair for pair in shown if pair.said == said]
-        passing = sum(more for veto, more in _REPORTS.items() if is_vetoed(said, frozenset({veto})))
+        passing = sum(more for veto, more in _REPORTS.items() if veto in kinds_in("veto", said))
         scores = pair_model().scores(said, [pair.was for pair in pairs], rows)
         for pair, score in zip(pairs, scores, strict=True):
             least = _LEAST.get(shown[pair], _LEAST_OF_OTHERS)
@@ -281,25 +283,29 @@ def evident(
     places are of texts whose subject is being changed, which is a sign of change.
     """
     said = [each for each in sentences_in(newer) if each in rows or not rows]
-    texts = [sentences_in(text) if opening(text) in rows or not rows else () for text in older]
-    known = zip(chains or map(str, range(len(older))), older, strict=True)
-    used = {(chain, kind) for chain, text in known for kind in slots_of(opening(text)).values}
-    users = Counter(kind for _, kind in used)
-    common = _common_words(older).union(word_lists().units)
+    texts = [sentences_in(text) if not rows or opening(text) in rows else () for text in older]
+    read = [slots_of(opening(text)) for text in older]
+    known = zip(chains or map(str, range(len(older))), read, strict=True)
+    users = Counter(kind for _, kind in {(chain, kind) for chain, each in known for kind in each.values})
+    common = _common_words(read).union(word_lists().units)
+    compared = [
+        (place, was, before, slots_of(before))
+        for place, text in enumerate(texts)
+        for was in text
+        if (was in rows or not rows) and (before := without_commits_and_dates(was))
+    ]
     found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
     for one in said:
         lists = slots_of(one).values if _is_bare(one) else lists_in(one)
-        alone = frozenset(kind for kind in lists if users[kind] == 1)
-        for place, text in enumerate(texts):
-            for was in text:
-                if not _may_share(one, was):
-                    continue
-                signs = pair_signs(without_commits_and_dates(one), without_commits_and_dates(was), common)
-                if (was in rows or not rows) and _are_related(signs, was, alone):
+        alone, newer = frozenset(kind for kind in lists if users[kind] == 1), without_commits_and_dates(one)
+        for place, was, before, old in compared:
+            if _may_be_related((one, slots_of(newer)), (was, old), common, alone):
+                signs = pair_signs(newer, before, common)
+                if _are_related(signs, was, alone):
                     found[SentencePair(one, was, place)] = signs, alone
     likely = sorted(found, key=lambda pair: -found[pair][0].rest - slot_sign(found[pair][0]))[:_MOST_JUDGED]
     shown = {
-        pair: _evidence(pair.said, pair.was, *found[pair], common, is_announced=pair.place in amended)
+        pair: _evidence(pair.said, pair.was, *found[pair], is_announced=pair.place in amended)
         for pair in likely
     }
     by_wording = {pair: evidence for pair, evidence in shown.items() if evidence is not None}
@@ -311,10 +317,12 @@ def evident(
 
 def _nearest(said: str, texts: Sequence[Sequence[str]], rows: RowsOf) -> list[SentencePair]:
     """Return the pairs of a sentence and those of a store that are nearest to it by vectors."""
+    if said not in rows:
+        return []
     pairs = [
         SentencePair(said, was, place) for place, text in enumerate(texts) for was in text if was in rows
     ]
-    if said not in rows or not pairs:
+    if not pairs:
         return []
     table = np.frombuffer(b"".join(rows[pair.was] for pair in pairs), np.float32).reshape(len(pairs), -1)
     _, last = split_layers(table)
@@ -329,19 +337,32 @@ def _are_comparable(newer: str, older: str) -> bool:
     return is_brief and not pair_signs(newer, older).apart and not are_parallel(newer, older)
 
 
+def _may_be_related(
+    newer: tuple[str, SlotTable], older: tuple[str, SlotTable], common: frozenset[str], alone: frozenset[str]
+) -> bool:
+    """Return False in microseconds if two texts share no subject or list; each has slots without dates."""
+    (said, new), (was, old) = newer, older
+    if new.index.may_share(old.index) and any(
+        word not in common and new.index.has_related(word) for word in old.topics
+    ):
+        return (new is slots_of(said) and old is slots_of(was)) or _may_share(said, was)
+    may_give_up = new.change and (
+        not new.values.keys().isdisjoint(old.values) or names_number(new.numbers, old.numbers)
+    )
+    return (may_give_up or not alone.isdisjoint(slots_of(was).values)) and _may_share(said, was)
+
+
 def _may_share(newer: str, older: str) -> bool:
-    """Return False if two texts share neither a subject word nor a list, found in microseconds."""
+    """Return False if two texts share neither a list nor a beginning or part of a subject word."""
     new, old = slots_of(newer), slots_of(older)
     if not new.values.keys().isdisjoint(old.values):
         return True
-    (ours, whole), (theirs, of_older) = _parts_of(newer), _parts_of(older)
+    (ours, whole), (theirs, of_older) = _parts_of(new.topics), _parts_of(old.topics)
     return not (ours.isdisjoint(theirs) and ours.isdisjoint(of_older) and theirs.isdisjoint(whole))
 
 
-@functools.lru_cache(maxsize=1024)
-def _parts_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return how the subject words of a text begin, and all runs of five letters in them."""
-    words = slots_of(text).topics
+def _parts_of(words: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return how words begin, and all runs of five letters in them."""
     begin = {word[:letters] for word in words for letters in (_BEGINNING, _RUN)}
     runs = {word[at : at + _RUN] for word in words for at in range(len(word) - _RUN + 1)}
     return frozenset(begin), frozenset(runs)
@@ -352,9 +373,9 @@ def _settles(text: str) -> bool:
     return any(not is_vetoed(each, _OPEN) for each in _SENTENCES.split(text) if each)
 
 
-def _common_words(older: Sequence[str]) -> frozenset[str]:
+def _common_words(older: Sequence[SlotTable]) -> frozenset[str]:
     """Return the subject words that too many texts of a store have to tell them apart."""
-    counts = Counter(word for text in older for word in slots_of(opening(text)).topics)
+    counts = Counter(chain.from_iterable(each.topics for each in older))
     most = max(_FEW_TEXTS, len(older) * _COMMON)
     return frozenset(word for word, count in counts.items() if count > most)
 
@@ -371,7 +392,6 @@ def _evidence(
     older: str,
     whole: PairSigns,
     alone: frozenset[str],
-    common: frozenset[str],
     *,
     is_announced: bool = False,
 ) -> Evidence | None:
@@ -379,28 +399,44 @@ def _evidence(
     named = gives_up(newer, older)
     signs = whole.given_up, whole.change, whole.ends, whole.retracts, whole.leaves
     is_said = bool(named or is_announced or any(signs))
-    takes_back = named or whole.ends or whole.retracts or (whole.flips and not slot_sign(whole))
-    if named is False or (not takes_back and are_parallel(newer, older)):
+    is_list = whole.value == 1 and not alone.isdisjoint(slots_of(older).values)
+    is_brief = max(len(newer), len(older)) <= _BRIEF
+    is_other_value = max(whole.value, whole.number, whole.version) == 1
+    is_near = whole.rest >= _SAME_RULE or (is_brief and (whole.words >= _TWO_WORDS or is_other_value))
+    if named is False or not (is_list or is_said or is_near):
         return None
-    if whole.value == 1 and not alone.isdisjoint(slots_of(older).values):
+    takes_back = named or whole.ends or whole.retracts or (whole.flips and not slot_sign(whole))
+    if not takes_back and are_parallel(newer, older):
+        return None
+    if is_list:
         return "bare" if _is_bare(newer) else "list"
     if (named or whole.given_up) and whole.rest >= _SAME_SLOT:
         return "given_up"
     if whole.rest >= _SAME_RULE and is_said:
         return "change"
-    clauses = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older), common)
     # A number after one word says nothing by itself ("Hello 1.", "Hello 2.").
     says_it = whole.words >= _TWO_WORDS or is_clause(newer) or is_clause(older)
-    is_other = bool(whole.flips or (says_it and any(map(slot_sign, clauses))))
-    if whole.rest >= _SAME_RULE and is_other:
+    if not (is_said or whole.flips or (says_it and _clauses_differ(newer, older))):
+        return None
+    if whole.rest >= _SAME_RULE:
         return "value"
-    if max(len(newer), len(older)) > _BRIEF or not (is_said or is_other):
+    if not is_brief:
         return None
     if whole.words >= _TWO_WORDS:
         return "far_change" if is_said else "far_value"
     if not is_about_the_same(newer, older):  # a word of change is no subject
         return None
-    return "one_word" if is_said or max(whole.value, whole.number, whole.version) == 1 else None
+    return "one_word" if is_said or is_other_value else None
+
+
+def _clauses_differ(newer: str, older: str) -> bool:
+    """Return True if two texts or clauses of them fill one slot with two values, without dates."""
+    ours, theirs = (
+        [each for each in (text, *clauses(text)) if slots_of(each).has_slots]
+        for text in map(without_commits_and_dates, (newer, older))
+    )
+    pairs = (pair_signs(one, other) for one in ours for other in theirs)
+    return any(slot_sign(found) and not found.apart for found in pairs)
 
 
 def _ends_otherwise(newer: str, older: str) -> bool:

@@ -14,9 +14,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice, pairwise
 
 import msgspec
+
+from forged.capture.text_patterns import WordIndex, are_related
 
 FILE = os.path.join(os.path.dirname(__file__), "slots.toml")
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
@@ -47,11 +50,10 @@ _PORT_DIGITS = 4
 _LETTER = rf"[^\W{UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
+_IS_PAIRED = re.compile(rf"[{_PAIRED}]")
 # Marks between clauses; most compared clauses; words, or bytes without blanks, of one that says something.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
-# Letters of the shortest common beginning, and of the shortest part of a compound, that make two words equal.
-_BEGINNING, _PART = 4, 5
 # Share of the longer statement's words that both have in one order, if they have one form.
 _FORM = 0.3
 # An unknown name, by its spelling.
@@ -89,23 +91,35 @@ class PairSigns(msgspec.Struct, frozen=True):
     expires: float = 0.0  # the older one holds for a time, and the newer one says that something is over
 
 
-@functools.lru_cache(maxsize=1024)
 def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> PairSigns:
     """Compare two statements as wholes, and return the signs of a replacement.
 
     The `ignored` words do not count for `rest`, as too many texts of the store have them.
     """
+    found, said = _signs_and_subject(newer, older)
+    if ignored.isdisjoint(said):
+        return found
+    rest = [is_shared for word, is_shared in said.items() if word not in ignored]
+    share, words = sum(rest) / max(1, len(rest)), min(1.0, sum(rest) / _MANY_WORDS)
+    return msgspec.structs.replace(found, rest=share, words=words)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signs_and_subject(newer: str, older: str) -> tuple[PairSigns, dict[str, bool]]:
+    """Return the signs of a pair, and the older one's subject words: True for those that both have."""
     new, old = slots_of(newer), slots_of(older)
-    common = [any(_related(word, other) for other in new.topics) for word in old.topics]
+    common = [new.index.has_related(word) for word in old.topics]
     values = _value_change(new.values, old.values)
     numbers = _value_change(new.numbers, old.numbers)
-    named = any(each in new.text for found in old.values.values() for each in found)
-    named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
+    named = bool(values) and any(each in new.text for found in old.values.values() for each in found)
+    named = named or names_number(new.numbers, old.numbers)
     gone, fresh = old.names_without(new), new.names_without(old)
     name = _name_change(gone, fresh, new, old)
     # Of several names that differ, any may be the subject.
-    left_out = (gone if name == 1 else set()) | ignored
-    rest = [is_shared for word, is_shared in zip(old.topics, common, strict=True) if word not in left_out]
+    said = dict(zip(old.topics, common, strict=True))
+    for word in gone if name == 1 else ():
+        said.pop(word, None)
+    rest = said.values()
     version = float(_is_new_version(new.numbers, old.numbers))
     return PairSigns(
         shared=sum(common) / max(1, len(common)),
@@ -130,31 +144,23 @@ def pair_signs(newer: str, older: str, ignored: frozenset[str] = frozenset()) ->
         bare=float(new.is_bare),
         restates=_restated_share(new, old, fresh) if max(values, numbers, version, name) == 1 else 0.0,
         expires=float(new.ends and old.is_temporary),
-    )
+    ), said
 
 
 def _restated_share(new: SlotTable, old: SlotTable, fresh: set[str]) -> float:
     """Return the share of the newer one's subject words, without fresh names, that the older one has."""
     words = [word for word in new.topics if word not in fresh]
-    known = sum(any(_related(word, other) for other in old.topics) for word in words)
-    return known / len(words) if words else 1.0
+    return sum(map(old.index.has_related, words)) / len(words) if words else 1.0
 
 
-def signs_of_clauses(newer: str, older: str, ignored: frozenset[str] = frozenset()) -> list[PairSigns]:
+def signs_of_clauses(newer: str, older: str) -> list[PairSigns]:
     """Return signs of both texts and of all pairs of their clauses, except pairs about two things."""
-    whole = pair_signs(newer, older, ignored)
+    whole = pair_signs(newer, older)
     if whole.apart:
         return []
-    found = [
-        pair_signs(one, other, ignored)
-        for one in (newer, *clauses(newer))
-        for other in (older, *clauses(older))
-    ]
-    return [
-        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
-        for each in found
-        if not each.apart
-    ]
+    ours, theirs = (newer, *clauses(newer)), (older, *clauses(older))
+    found = [pair_signs(one, other) for one in ours for other in theirs]
+    return [each for each in found if not each.apart]
 
 
 @functools.lru_cache(maxsize=256)
@@ -176,27 +182,37 @@ def gives_up(newer: str, older: str) -> bool | None:
 
     Only names count, as in "not with black": values, numbers, and words with a capital or a digit.
     """
-    read, was = slots_of(newer), slots_of(older)
+    named = _given_up_by(newer)
+    return any(_is_word_in(name, slots_of(older).text) for name in named) if named else None
+
+
+@functools.lru_cache(maxsize=64)
+def _given_up_by(text: str) -> frozenset[str]:
+    """Return the names that a text gives up, in lower case."""
+    read = slots_of(text)
     known = {word for each in (*read.values.values(), *read.numbers.values()) for word in each}
-    named = {
+    return frozenset(
         name.casefold()
-        for found in word_lists().given_up.finditer(newer)
+        for found in word_lists().given_up.finditer(text)
         if (name := next(filter(None, found.groups())).rstrip(".,;:!-/"))
         and (name.casefold() in known or _NAME.search(name))
-    }
-    return any(_is_word_in(name, was.text) for name in named) if named else None
+    )
 
 
 def _is_word_in(name: str, text: str) -> bool:
     """Return True if a text has a name as a whole word; without blanks, anywhere."""
-    edges = rf"(?<![^\W{UNSPACED}]){re.escape(name)}(?![^\W{UNSPACED}])"
-    return re.search(edges, text) is not None
+    at = text.find(name)
+    while at >= 0:
+        if not (_IS_LETTER.match(text, at + len(name)) or (at and _IS_LETTER.match(text, at - 1))):
+            return True
+        at = text.find(name, at + 1)
+    return False
 
 
 def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
     """Return True if two texts share at least `least` words that are no words of change."""
     ours, theirs = (_subject_words(slots_of(text)) for text in (newer, older))
-    return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
+    return sum(any(are_related(one, other) for one in ours) for other in theirs) >= least
 
 
 def _subject_words(read: SlotTable) -> list[str]:
@@ -218,7 +234,7 @@ def are_parallel(newer: str, older: str) -> bool:
     if same < _FORM * max(len(new), len(old)):
         return False
     read, was = slots_of(newer), slots_of(older)
-    is_led = bool(was.topics) and any(_related(was.topics[0], each) for each in read.topics)
+    is_led = bool(was.topics) and any(are_related(was.topics[0], each) for each in read.topics)
     places = [
         place
         for place, (kind, a, b, c, d) in enumerate(blocks)
@@ -233,29 +249,20 @@ def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], the
     said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
     return (
         bool(said and was)
-        and not any(_related(one, other) for one in said for other in theirs)
-        and not any(_related(one, other) for one in was for other in ours)
+        and not any(are_related(one, other) for one in said for other in theirs)
+        and not any(are_related(one, other) for one in was for other in ours)
     )
+
+
+def announces_change(text: str) -> bool:
+    """Return True if a text announces a change of a decision."""
+    return word_lists().amendment.search(text.casefold().replace("’", "'")) is not None
 
 
 def says_something(text: str) -> bool:
     """Return True if a text has words, values or numbers to compare it by."""
     read = slots_of(text)
     return bool(read.topics or read.values or read.numbers)
-
-
-def _related(one: str, other: str) -> bool:
-    """Return True if two words have a common beginning or part."""
-    if one == other:
-        return True
-    short, long = (one, other) if len(one) <= len(other) else (other, one)
-    letters = len(short)
-    if letters < _BEGINNING:
-        return False
-    if letters >= _PART and short[: max(_PART, letters - 2)] in long:
-        return True
-    start = max(_BEGINNING, (2 * letters + 2) // 3)
-    return short[:start] == long[:start]
 
 
 def _value_change(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
@@ -268,7 +275,7 @@ def _value_change(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset
     return 0.5 if (bare and old) or ("bare" in old and new) else 0.0
 
 
-def _names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+def names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
     """Return True if the newer text repeats an old number and adds another one of its kind."""
     return any(found & new.get(kind, frozenset()) and new[kind] - found for kind, found in old.items())
 
@@ -281,7 +288,7 @@ def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozens
 
 def unknown_words(new: SlotTable, old: SlotTable) -> list[str]:
     """Return the subject words of the newer statement that the older one lacks."""
-    return [word for word in new.topics if not any(_related(word, each) for each in old.topics)]
+    return [word for word in new.topics if not old.index.has_related(word)]
 
 
 def _name_change(gone: set[str], fresh: set[str], new: SlotTable, old: SlotTable) -> float:
@@ -302,8 +309,7 @@ def shape_of(name: str) -> str:
 
 def _strange_share(words: Sequence[str], old: SlotTable) -> float:
     """Return the share of words that the older statement lacks."""
-    strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
-    return strange / max(1, len(words))
+    return sum(not old.index.has_related(word) for word in words) / max(1, len(words))
 
 
 def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
@@ -317,15 +323,15 @@ def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str
 def _is_for_another(new: SlotTable, old: SlotTable) -> bool:
     """Return True if both texts name a purpose and they differ."""
     ours, theirs = ([w for w in found.purposes if w in found.topics] for found in (new, old))
-    return bool(ours and theirs) and not any(_related(one, other) for one in ours for other in theirs)
+    return bool(ours and theirs) and not any(are_related(one, other) for one in ours for other in theirs)
 
 
 def _is_of_another(new: SlotTable, old: SlotTable) -> bool:
     """Return True if one kind of thing belongs to different owners in both texts."""
     for thing, owner in old.belongs:
-        theirs = [each for same, each in new.belongs if _related(thing, same) and each in new.topics]
+        theirs = [each for same, each in new.belongs if are_related(thing, same) and each in new.topics]
         if theirs and owner in old.topics and owner not in new.text:
-            return not any(_related(owner, each) or each in old.text for each in theirs)
+            return not any(are_related(owner, each) or each in old.text for each in theirs)
     return False
 
 
@@ -355,9 +361,10 @@ class NameIndex:
     def found_in(self, low: str) -> Iterator[tuple[int, int, int]]:
         """Yield list, start and end of each name in a casefolded text; those of one list never overlap."""
         even, ends = _BLANK.sub(" ", low), [0] * self._count
+        known = self._lengths.get
         for begins in self._start.finditer(low):
             start = begins.start()
-            lengths = self._lengths.get(even[start : start + 2]) or self._lengths.get(even[start])
+            lengths = known(even[start : start + 3]) or known(even[start : start + 2]) or known(even[start])
             for place, (_, end) in self._best_at(low, even, start, lengths).items() if lengths else ():
                 if start >= ends[place]:
                     ends[place] = end
@@ -399,69 +406,65 @@ class _SlotLists(msgspec.Struct, frozen=True):
     digits: Mapping[str, str]
     number_words: NameIndex
     phrases: Mapping[str, re.Pattern[str]]
+    amendment: re.Pattern[str]
     given_up: re.Pattern[str]
     stop: frozenset[str]
     general: frozenset[str]
 
 
-class SlotTable(msgspec.Struct, frozen=True):
-    """Slots of a statement in lower case: topics, values and numbers by kind, purposes, signs of change."""
+def _phrase(name: str) -> cached_property[bool]:
+    """Return a property that is True for a statement with a phrase of a list."""
+    return cached_property(lambda table: word_lists().phrases[name].search(table.text) is not None)
 
-    text: str
-    topics: tuple[str, ...]
-    values: Mapping[str, frozenset[str]]
-    numbers: Mapping[str, frozenset[str]]
-    subjects: Mapping[str, frozenset[str]]
-    purposes: tuple[str, ...]
-    belongs: tuple[tuple[str, str], ...]
-    change: bool
-    adds: bool
-    denies: bool
-    leaves: bool
-    retracts: bool
-    ends: bool
-    is_temporary: bool
-    amends: bool
-    reasons: bool
-    names: frozenset[str]
+
+class SlotTable:
+    """Slots of a statement in lower case: topics, values and numbers by kind, purposes, signs of change.
+
+    Most are read when first asked, as few pairs of statements have a subject in common.
+    """
+
+    def __init__(self, text: str) -> None:
+        lists = word_lists()
+        self._said = text
+        self.text = low = lists.number_words.replace(text.casefold().replace("’", "'"), lists.digits)
+        self.values, self.subjects = _values_and_subjects(low)
+        self._taken = frozenset[str]().union(*self.values.values())
+        said = (word for word in words_in(low) if word not in lists.stop and word not in self._taken)
+        self.topics = tuple(dict.fromkeys(said))
+        self.index = WordIndex(self.topics)
+
+    change, adds, denies = _phrase("change"), _phrase("addition"), _phrase("denial")
+    leaves, retracts, ends = _phrase("leave"), _phrase("retraction"), _phrase("end")
+    is_temporary, reasons = _phrase("temporary"), _phrase("reason")
+    purposes = cached_property[tuple[str, ...]](lambda table: tuple(_PURPOSE.findall(table.text)))
+    belongs = cached_property[tuple[tuple[str, str], ...]](lambda table: tuple(_BELONGS.findall(table.text)))
+
+    @cached_property
+    def numbers(self) -> Mapping[str, frozenset[str]]:
+        """Return the numbers of the statement by kind."""
+        return _numbers(self.text)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the names of the statement that are no values, by their spelling."""
+        return _names_in(self._said) - word_lists().stop - self._taken
 
     def names_without(self, other: SlotTable) -> set[str]:
         """Return the names of this statement that are no words of another one."""
-        return {each for each in self.names if not any(_related(each, word) for word in other.topics)}
+        return {each for each in self.names if not other.index.has_related(each)}
+
+    @property
+    def has_slots(self) -> bool:
+        """Return True for a text with values, numbers or names."""
+        return bool(self.values or self.numbers or self.names)
 
     @property
     def is_bare(self) -> bool:
         """Return True for a text of values or few words, which leaves its subject out."""
-        return len(self.topics) <= _BARE_TOPICS and bool(self.values or self.numbers or self.names)
+        return len(self.topics) <= _BARE_TOPICS and self.has_slots
 
 
-@functools.lru_cache(maxsize=4096)  # a turn is compared with some hundred texts and their clauses
-def slots_of(text: str) -> SlotTable:
-    """Read the slots of a statement: subject words, values, numbers and signs of change."""
-    lists = word_lists()
-    low = lists.number_words.replace(text.casefold().replace("’", "'"), lists.digits)
-    values, subjects = _values_and_subjects(low)
-    taken = {word for found in values.values() for word in found}
-    phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
-    return SlotTable(
-        text=low,
-        topics=tuple(dict.fromkeys(w for w in words_in(low) if w not in lists.stop and w not in taken)),
-        values=values,
-        numbers=_numbers(low),
-        subjects=subjects,
-        purposes=tuple(_PURPOSE.findall(low)),
-        belongs=tuple(_BELONGS.findall(low)),
-        change=phrases["change"],
-        adds=phrases["addition"],
-        denies=phrases["denial"],
-        leaves=phrases["leave"],
-        retracts=phrases["retraction"],
-        ends=phrases["end"],
-        is_temporary=phrases["temporary"],
-        amends=phrases["amendment"],
-        reasons=phrases["reason"],
-        names=_names_in(text) - lists.stop - taken,
-    )
+slots_of = functools.lru_cache(maxsize=4096)(SlotTable)  # a turn is compared with some hundred texts
 
 
 def _names_in(text: str) -> frozenset[str]:
@@ -473,7 +476,7 @@ def _names_in(text: str) -> frozenset[str]:
 def words_in(low: str) -> Iterable[str]:
     """Yield the words of a lower-case text that are not numbers; without blanks, pairs of characters."""
     for word in WORD.findall(low):
-        if re.match(rf"[{_PAIRED}]", word):
+        if _IS_PAIRED.match(word):
             yield from (a + b for a, b in pairwise(word)) if len(word) > 1 else ()
         elif not word[0].isdigit() and len(word) > 1:
             yield word
@@ -505,6 +508,7 @@ def lists_in(text: str) -> frozenset[str]:
     return frozenset(slots_of(text).values) - word_lists().general
 
 
+@functools.lru_cache(maxsize=1024)
 def _list_of_value(word: str) -> str:
     """Return the name of the list that has a value, or ""."""
     lists = word_lists()
@@ -544,6 +548,7 @@ def word_lists() -> _SlotLists:
         file = tomllib.load(text)
     values = {name: kind for kind, names in file["values"].items() for name in names}
     digits = {word: digit for digit, words in file["digits"].items() for word in words}
+    phrases = {name: _phrase_pattern(forms) for name, forms in file["phrases"].items()}
     return _SlotLists(
         digits=digits,
         number_words=NameIndex(tuple(digits)),
@@ -552,7 +557,8 @@ def word_lists() -> _SlotLists:
         named=NameIndex(tuple(values), *file["subjects"].values()),
         kinds=tuple(file["subjects"]),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
-        phrases={name: _phrase_pattern(forms) for name, forms in file["phrases"].items()},
+        amendment=phrases.pop("amendment"),
+        phrases=phrases,
         given_up=re.compile("|".join(file["given_up"]["patterns"]), re.IGNORECASE),
         stop=frozenset(file["stop"]["words"].split()),
         general=frozenset(file["general"]["lists"]),
@@ -572,12 +578,12 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """Return the possible lengths of names, longest first, by their first two characters."""
+    """Return the possible lengths of names, longest first, by their first three characters."""
     found: dict[str, set[int]] = {}
     for name in names:
-        found.setdefault(name[:2], set()).add(len(name))
+        found.setdefault(name[:3], set()).add(len(name))
     return {
-        start: tuple(sorted(lengths | ({1} & found.get(start[0], set())), reverse=True))
+        start: tuple(sorted(lengths.union(*(found.get(start[:few], ()) for few in (1, 2))), reverse=True))
         for start, lengths in found.items()
     }
 
