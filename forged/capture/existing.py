@@ -504,6 +504,8 @@ def _candidates(
     home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: RowsOf
 ) -> list[Memory]:
     """Return a map's memories of the session, and all versions of those like or named by proposals."""
+    if not home.memories:
+        return []
     own = sorted((each for each in home.memories if each.session_id == session_id), key=_CREATED)
     found = {each.id: each for each in own[-_MOST_OF_SESSION:]}
     like_text = _near_by_words if home.has_words else _of_like_length

@@ -6,12 +6,13 @@ Pure Python, for processes without numpy, and the same for training and use.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from operator import mul
+from operator import itemgetter, mul
 from zlib import crc32
 
 import msgspec
@@ -53,10 +54,16 @@ class LinearFunction:
             raise ValueError(f"a row of {len(row)} numbers for one of {len(self._row)}")
         found: float = sum(map(mul, self._row, row)) + sum(map(mul, self._signs, form))
         if self._pieces and places:
-            if (size := len(self._pieces)) != SIZE:
-                places = [place % size for place in places]
-            found += sum(map(self._pieces.__getitem__, places)) * self._step * feature_weight(len(places))
+            weights = _taking(tuple(places), len(self._pieces))(self._pieces)
+            found += sum(weights) * self._step * feature_weight(len(places))
         return found
+
+
+@functools.lru_cache(maxsize=8)  # many functions score one text
+def _taking(places: tuple[int, ...], size: int) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Return the function that takes the weights of a text's words from a table of a size."""
+    first, *others = (place % size for place in places)
+    return itemgetter(first, *others) if others else itemgetter(slice(first, first + 1))
 
 
 def hashed_features(text: str) -> tuple[int, ...]:

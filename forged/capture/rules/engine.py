@@ -380,6 +380,7 @@ def patterns() -> Patterns:
     return msgspec.convert(file, resolved(Patterns), dec_hook=compiled)
 
 
+@functools.lru_cache(maxsize=256)
 def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
     """Return the scope that a sentence's words show, `otherwise` if they show none.
 

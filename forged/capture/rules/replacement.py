@@ -268,6 +268,23 @@ class SentencePair(NamedTuple):
     place: int
 
 
+class _ReadText(NamedTuple):
+    """Opening of a text with its slots, and its sentences: as said, without commits and dates, and slots."""
+
+    opening: str
+    whole: SlotTable
+    sentences: tuple[tuple[str, str, SlotTable], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_text(text: str) -> _ReadText:
+    """Return all of a text that others are compared with."""
+    plain = ((each, without_commits_and_dates(each)) for each in sentences_in(text))
+    return _ReadText(
+        opening(text), slots_of(opening(text)), tuple((was, bare, slots_of(bare)) for was, bare in plain)
+    )
+
+
 def evident(
     newer: str,
     older: Sequence[str],
@@ -283,23 +300,26 @@ def evident(
     places are of texts whose subject is being changed, which is a sign of change.
     """
     said = [each for each in sentences_in(newer) if each in rows or not rows]
-    texts = [sentences_in(text) if not rows or opening(text) in rows else () for text in older]
-    read = [slots_of(opening(text)) for text in older]
+    read = [*map(_read_text, older)]
     known = zip(chains or map(str, range(len(older))), read, strict=True)
-    users = Counter(kind for _, kind in {(chain, kind) for chain, each in known for kind in each.values})
-    common = _common_words(read).union(word_lists().units)
+    users = Counter(
+        kind for _, kind in {(chain, kind) for chain, each in known for kind in each.whole.values}
+    )
+    common = _common_words([each.whole for each in read]).union(word_lists().units)
+    there = [(place, each) for place, each in enumerate(read) if not rows or each.opening in rows]
     compared = [
-        (place, was, before, slots_of(before))
-        for place, text in enumerate(texts)
-        for was in text
-        if (was in rows or not rows) and (before := without_commits_and_dates(was))
+        (place, *each) for place, text in there for each in text.sentences if not rows or each[0] in rows
     ]
     found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
     for one in said:
         lists = slots_of(one).values if _is_bare(one) else lists_in(one)
         alone, newer = frozenset(kind for kind in lists if users[kind] == 1), without_commits_and_dates(one)
+        new = slots_of(newer)
+        needs_word = not (alone or new.change)
         for place, was, before, old in compared:
-            if _may_be_related((one, slots_of(newer)), (was, old), common, alone):
+            if needs_word and not new.index.may_share(old.index):
+                continue
+            if _may_be_related((one, new), (was, old), common, alone):
                 signs = pair_signs(newer, before, common)
                 if _are_related(signs, was, alone):
                     found[SentencePair(one, was, place)] = signs, alone
@@ -309,19 +329,17 @@ def evident(
         for pair in likely
     }
     by_wording = {pair: evidence for pair, evidence in shown.items() if evidence is not None}
-    near = (pair for one in said for pair in _nearest(one, texts, rows) if pair not in by_wording)
+    near = (pair for one in said for pair in _nearest(one, compared, rows) if pair not in by_wording)
     related = by_wording | {pair: "vectors" for pair in near if _are_comparable(pair.said, pair.was)}
     settled = {one for one in {pair.said for pair in related} if _settles(one)}
     return {pair: evidence for pair, evidence in related.items() if pair.said in settled}
 
 
-def _nearest(said: str, texts: Sequence[Sequence[str]], rows: RowsOf) -> list[SentencePair]:
+def _nearest(
+    said: str, compared: Sequence[tuple[int, str, str, SlotTable]], rows: RowsOf
+) -> list[SentencePair]:
     """Return the pairs of a sentence and those of a store that are nearest to it by vectors."""
-    if said not in rows:
-        return []
-    pairs = [
-        SentencePair(said, was, place) for place, text in enumerate(texts) for was in text if was in rows
-    ]
+    pairs = [SentencePair(said, was, place) for place, was, _, _ in compared] if said in rows else []
     if not pairs:
         return []
     table = np.frombuffer(b"".join(rows[pair.was] for pair in pairs), np.float32).reshape(len(pairs), -1)

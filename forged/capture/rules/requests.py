@@ -89,6 +89,7 @@ def _asks_plain(sentence: str) -> bool:
     )
 
 
+@functools.lru_cache(512)
 def _has_kind(kind: Kind, sentence: str) -> bool:
     """Return True if a plain sentence matches a wording of a kind."""
     return form_of(kind).search(sentence) is not None
@@ -107,12 +108,12 @@ def begins_by_asking(clause: str) -> bool:
 
 def without_request(text: str) -> str:
     """Return a text in plain form without the words that ask to remember."""
-    return form_of("asks").sub(" ", plain(text))
+    return form_of("asks").sub(" ", said) if _has_kind("asks", said := plain(text)) else said
 
 
 def outside_request(text: str) -> str:
     """Return a text in plain form without clauses that ask to remember, unless nothing is left."""
-    clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
+    clauses = [each for each in _CLAUSES.split(plain(text)) if each and not _has_kind("asks", each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)
 
 
@@ -269,8 +270,7 @@ def forgets(said: str) -> bool:
 
 def _is_forget(said: str) -> bool:
     """Return True if a plain sentence asks the memory to forget."""
-    found = _read_request(said)
-    return found is not None and found[0] == "forget"
+    return (_read_request(said) or ("",))[0] == "forget"
 
 
 @functools.cache
