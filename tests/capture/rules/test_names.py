@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forged.capture.rules import slots
 from forged.capture.rules.slots import NameIndex
+from forged.capture.text_patterns import WordIndex, are_related
 
 with open(slots.FILE, "rb") as _file:
     _LISTS = tomllib.load(_file)
@@ -72,3 +73,24 @@ def test_names_are_replaced_and_the_text_between_them_stays():
     assert NameIndex(["two", "zwei"]).replace("two or zwei, not twofold", {"two": "2", "zwei": "2"}) == (
         "2 or 2, not twofold"
     )
+
+
+WORDS = st.text("aeinrsté日本", min_size=1, max_size=12)
+
+
+@given(st.lists(WORDS, max_size=12, unique=True), st.lists(WORDS, max_size=12, unique=True))
+def test_an_index_finds_the_words_that_a_comparison_of_all_words_finds(words, others):
+    index = WordIndex(words)
+    related = {word for word in others if any(are_related(word, each) for each in words)}
+
+    assert {word for word in others if index.has_related(word)} == related
+    assert index.may_share(WordIndex(others)) or not related
+
+
+@given(st.data())
+def test_a_name_is_a_word_where_no_letter_is_next_to_it(data):
+    name = data.draw(st.text("ab.9の", min_size=1, max_size=4))
+    text = data.draw(st.text("ab.9の _-", max_size=16)) + data.draw(st.sampled_from(["", name, f"{name}b"]))
+
+    whole = re.search(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})", text)
+    assert slots._is_word_in(name, text) == (whole is not None)

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.capture.existing import TentativeStatements
-from forged.capture.rules import slots
+from forged.capture.rules import replacement, slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, PairScore, RowsOf, pair_model
 from forged.capture.rules.replacement import evident, judged, may_replace, replaced_by
 from forged.capture.rules.slots import pair_signs, says_something, slots_of
-from forged.capture.text_patterns import MOST_COMPARED, opening
+from forged.capture.text_patterns import MOST_COMPARED, WordIndex, opening
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files.roots import Root
@@ -558,3 +558,24 @@ def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, m
 
 def test_a_number_of_any_length_is_compared():
     assert pair_signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0
+
+
+def test_what_is_skipped_early_would_have_shown_nothing(monkeypatch):
+    """The texts of pairs are compared with others of their language, with and without the early checks."""
+    stores = [
+        [said for line in file.read_text().splitlines()[:24] for said in line.split("\t")[2:]]
+        for file in sorted((DATA / "pairs/looks").glob("*.tsv"))
+    ]
+
+    def shown() -> list[dict]:
+        return [
+            evident(newer, texts[place % 2 :: 2]) for texts in stores for place, newer in enumerate(texts)
+        ]
+
+    early = shown()
+    assert sum(map(len, early)) >= 100
+    monkeypatch.setattr(
+        replacement, "_may_be_related", lambda new, old, *_: replacement._may_share(new[0], old[0])
+    )
+    monkeypatch.setattr(WordIndex, "may_share", lambda *_: True)
+    assert shown() == early
