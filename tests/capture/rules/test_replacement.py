@@ -566,10 +566,22 @@ def test_what_is_skipped_early_would_have_shown_nothing(monkeypatch):
         [said for line in file.read_text().splitlines()[:24] for said in line.split("\t")[2:]]
         for file in sorted((DATA / "pairs/looks").glob("*.tsv"))
     ]
+    stores.append(
+        [
+            "We lint with pylint.",
+            "No, ruff, please.",
+            "Uploads time out after 20 seconds.",
+            "Raise it from 20 to 30 seconds now.",
+            "Since Monday 1a2b3c4 is out.",
+            "No, not pylint.",
+        ]
+    )
 
     def shown() -> list[dict]:
         return [
-            evident(newer, texts[place % 2 :: 2]) for texts in stores for place, newer in enumerate(texts)
+            evident(newer, [*texts[:place], *texts[place + 1 :]])
+            for texts in stores
+            for place, newer in enumerate(texts)
         ]
 
     early = shown()
