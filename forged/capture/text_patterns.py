@@ -91,7 +91,7 @@ _PLACE = re.compile(
 _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "＇": "'", "“": '"', "”": '"', "ß": "ss"})
 _CODE = re.compile(r"`+[^`\n]*`+")
 _LAST_LATIN = "\u024f"
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]", re.DOTALL)
 _EDGE = r"\b"
 # Letters of a common beginning and of a part of a compound that relate two words; bits for sets of such runs.
 _ALIKE, _PART, _BITS = 4, 5, 1024
