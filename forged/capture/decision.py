@@ -32,6 +32,7 @@ from forged.memory import (
     Origin,
     Related,
     Relationship,
+    Scope,
     Trigger,
     evidence_named,
     new_id,
@@ -61,6 +62,8 @@ _TRIGGERS: dict[str, Trigger] = {
 }
 _CATEGORIES = frozenset(Category)
 _RELATIONSHIPS = frozenset(Relationship)
+# Nats by which the bar of a replacement in another scope is higher, for a proposal kept anyway.
+_ELSEWHERE = 1.0
 # Least number of words beside secrets: "The API token is [redacted]" is useless.
 _LEAST_WORDS = 3
 _SECRET_WORDS = frozenset(
@@ -169,15 +172,22 @@ class _ProposalDecider:
         self._existing.add_decided(root, memory)
 
     def _match(self, proposal: Proposal, content: str) -> tuple[Root | None, ReplacementLookup]:
-        """Return the root of a proposal and its match; an update follows a memory to its root."""
+        """Return the root of a proposal and its match; a typed update follows a memory to its root."""
         roots: list[Root | None] = [each for each in self._event.roots if each.scope == proposal.scope]
-        if proposal.update_only and not names_repository(proposal.judged_text):
-            roots += [each for each in self._event.roots if each not in roots]
-        found = [
-            (root, ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model))
-            for root in roots or [None]
-        ]
+        roots = roots or ([] if proposal.update_only else [None])
+        if not self._by_model:
+            is_here = names_repository(proposal.judged_text)
+            others = (each for each in self._event.roots if each not in roots)
+            roots += [each for each in others if each.scope == Scope.REPO or not is_here]
+        found = [(root, self._lookup(root, proposal, content)) for root in roots or [None]]
         return next((each for each in found if each[1].head is not None), found[0])
+
+    def _lookup(self, root: Root | None, proposal: Proposal, content: str) -> ReplacementLookup:
+        """Return the lookup in a root, which asks more of a sure proposal in a root of another scope."""
+        is_elsewhere = root is not None and root.scope != proposal.scope and not proposal.update_only
+        penalty = proposal.penalty + (_ELSEWHERE if is_elsewhere else 0.0)
+        proposal = replace(proposal, penalty=penalty)
+        return ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model)
 
     def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
         """Return True if a past session's proposal would replace a memory newer than itself."""

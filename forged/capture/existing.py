@@ -71,8 +71,6 @@ _UNKNOWN = 0.4
 _LEAST_COVER, _SMALL_MAP = 0.3, 600
 # Characters of a text that its vector covers: the longest statement that is kept, 50 ms of a core.
 _MOST_IN_ROW = 600
-# Least words of its subject that a text shares with the head of a replaced version.
-_OF_HEAD = 2
 # Most tentative statements of a root, with a penalty and without, and most roots or sessions.
 _MOST_TENTATIVE, _MOST_ROOTS = 40, 64
 # Lower bar in nats for tentative statements: a mistake hides no memory.
@@ -346,13 +344,14 @@ class ReplacementLookup:
 
     def _is_about_head(self, head: Memory) -> bool:
         """Return True if a text that replaces an older version is also about `head`, the newest."""
-        is_same = is_about_the_same(self._text, head.content, least=_OF_HEAD)
+        is_same = is_about_the_same(self._text, head.content)
         return is_same or slots_of(head.content).is_bare or is_evident(self._text, head.content)
 
     def _replaced_head(self, root: Root) -> Memory | None:
         """Return the current memory that a typed text replaces, also via a tentative statement, or None."""
-        if (found := self._judgement) is not None and found.margin > 0:
-            return self._head_at(found)
+        found = self._judgement
+        if found is not None and found.margin > 0 and (head := self._head_at(found)) is not None:
+            return head
         if self.tentative is None:
             return None
         current = (

@@ -354,7 +354,12 @@ def _request_bar(passage: Passage, bar: float) -> float:
 
 def _points(passage: Passage) -> bool:
     """Return True if a clause asks to keep what is said around it ("keep that in mind")."""
-    clauses = (clause.rstrip() for each in passage.sentences for clause in clauses_of(each.text))
+    return any(map(_asks_in_a_clause, passage.sentences))
+
+
+def _asks_in_a_clause(sentence: Statement) -> bool:
+    """Return True if a clause of a sentence asks to keep something that it does not say."""
+    clauses = (clause.rstrip() for clause in clauses_of(sentence.text))
     brief = (each for each in clauses if letters_in(without_request(each)) < _LEAST)
     return any(asks(each) and not each.endswith((":", "：")) for each in brief)
 
@@ -471,9 +476,12 @@ def _make_proposal(
     # One that may change a memory keeps all clauses, as they name the change.
     scores = scored.scores
     is_worded = why == "request" and passage.message in scored.requests
-    lasting = passage if is_worded else _lasting_part(passage, scores, is_asked=why == "request")
+    is_asked = why == "request"
+    lasting = (
+        passage if is_worded else _lasting_part(passage, scores, is_asked=is_asked, may_change=may_change)
+    )
     text = (
-        lasting.text if is_worded or may_change else _with_cuts(lasting.text, lasting.sentences, scored.cuts)
+        lasting.text if is_asked or may_change else _with_cuts(lasting.text, lasting.sentences, scored.cuts)
     )
     content = presentable(without_lead_ins(behind_request(text))[0] or text)
     leaning = scores[passage.message_text]
@@ -483,7 +491,9 @@ def _make_proposal(
     return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
 
 
-def _lasting_part(passage: Passage, scores: dict[str, StatementScores], *, is_asked: bool) -> Passage:
+def _lasting_part(
+    passage: Passage, scores: dict[str, StatementScores], *, is_asked: bool, may_change: bool
+) -> Passage:
     """Return a passage without the sentences that do not last: questions, orders for now, greetings."""
     # If the person probably asks to keep it, only those go that surely do not last.
     said = passage.sentences
@@ -491,6 +501,8 @@ def _lasting_part(passage: Passage, scores: dict[str, StatementScores], *, is_as
         return passage
     best = max(said, key=lambda each: scores[each.text].keep)
     stays = {each.text for each in said if is_asked and _may_stay(each.text, scores)}
+    if may_change and len(passage.text) <= BRIEF:
+        stays |= {each.text for each in said if not is_vetoed(each.text, _UNRELATED)}
     kept = tuple(each for each in said if each is best or each.text in stays or _may_last(each, scores, best))
     return msgspec.structs.replace(passage, text=" ".join(each.text for each in kept), sentences=kept)
 
@@ -524,6 +536,7 @@ def request_in(
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
     says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < SAYS
+    says_nothing = says_nothing or _asks_in_a_clause(said[at])
     while (
         first > 0
         and (is_brief or (says_nothing and at == first))

@@ -119,12 +119,83 @@ def test_in_a_store_of_all_first_memories_nothing_else_is_replaced(language) -> 
             "Tiles come from port 8085 and go to /mnt/maps.",
         ),
         ("我们用 black 格式化。", "不，用 ruff。", "我们用 ruff 格式化。"),
+        (
+            "The web server is on 7070 and metrics are on 7071.",
+            "The metrics go to 7099 now.",
+            "The web server is on 7070 and metrics are on 7099.",
+        ),
+        (
+            "Temperatur alle 30 Sekunden und Luftfeuchte alle 90 Sekunden.",
+            "Temperatur bitte nur noch alle 50 Sekunden.",
+            "Temperatur alle 50 Sekunden und Luftfeuchte alle 90 Sekunden.",
+        ),
+        (
+            "La temperatura cada 30 segundos y la humedad cada 90 segundos.",
+            "La humedad ahora cada 50 segundos.",
+            "La temperatura cada 30 segundos y la humedad cada 50 segundos.",
+        ),
+        (
+            "La température toutes les 30 secondes et l'humidité toutes les 90 secondes.",
+            "L'humidité toutes les 50 secondes maintenant.",
+            "La température toutes les 30 secondes et l'humidité toutes les 50 secondes.",
+        ),
+        (
+            "A temperatura a cada 30 segundos e a umidade a cada 90 segundos.",
+            "A umidade agora a cada 50 segundos.",
+            "A temperatura a cada 30 segundos e a umidade a cada 50 segundos.",
+        ),
+        (
+            "温度每 30 秒采一次，湿度每 90 秒采一次。",
+            "湿度改成每 50 秒。",
+            "温度每 30 秒采一次，湿度每 50 秒。",
+        ),
+        (
+            "温度は30秒ごと、湿度は90秒ごと。",
+            "湿度は50秒ごとにします。",
+            "温度は30秒ごと、湿度は50秒ごとにします。",
+        ),
+        ("The web server is on 7070 and metrics are on 7071.", "It is on 7099 now.", ""),
+        (
+            "We format with black, black runs in CI.",
+            "No, ruff, please.",
+            "We format with ruff, ruff runs in CI.",
+        ),
+        ("Tabs in uart.c, since the rest has tabs.", "uart.c is indented with spaces, please.", ""),
         ("The gateway listens on port 8080.", "The gateway listens on port 9000 now.", ""),
         ("Deploys run on Fridays.", "Nobody deploys by hand any more.", ""),
     ],
 )
 def test_a_part_is_changed_in_place_and_a_whole_statement_takes_the_place(older, newer, expected) -> None:
     assert successor_of(newer, older) == expected
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Diagrams are drawn with PlantUML.", "Mermaid from here on. No PlantUML any more."),
+        ("Diagramme zeichnen wir mit PlantUML.", "Mermaid ab hier. Kein PlantUML mehr."),
+        ("Wir formatieren mit black.", "Formatiert wird mit ruff. Nicht mehr mit black."),
+        ("Formateamos con black.", "Ahora formateamos con ruff. Ya no con black."),
+        ("On formate avec black.", "On formate avec ruff. Plus jamais avec black."),
+        ("Formatamos com black.", "Formatamos com ruff. Não mais com black."),
+    ],
+)
+def test_a_brief_correction_keeps_all_its_sentences(older, newer) -> None:
+    held = [first(older)]
+    (document,) = said(newer, held)
+
+    assert document.memory.supersedes == "mem_1"
+    name = next(word for word in ("mermaid", "ruff") if word in newer.casefold())
+    assert name in document.memory.content.casefold()
+
+
+def test_a_third_value_replaces_the_head_of_a_chain_of_which_it_shares_one_word() -> None:
+    one = first("The timeout of the sap rfc is 30 seconds, the terminals do not wait longer.")
+    two = first("120 was too much, take 45 seconds for the rfc.", 2, supersedes="mem_1", version=2)
+    documents = said("The sap rfc timeout is back to 30 seconds now.", [one, two])
+
+    kept = live([one, two], documents)
+    assert [each.supersedes for each in kept] == ["mem_2"]
 
 
 @pytest.mark.parametrize("origin", ["file", "agent", "model", "import"])

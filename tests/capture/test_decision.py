@@ -354,6 +354,35 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     assert held.find_replaced([REPO], pnpm) == existing.TentativeStatement(REPO, npm, current=pnpm)
 
 
+# --- an update in another scope ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("update_only", [True, False])
+@pytest.mark.parametrize(
+    ("scope", "held", "texts", "is_replaced"),
+    [
+        ("user", REPO, ("We format with black.", "Format with ruff, not black."), True),
+        ("user", REPO, ("Work is branched off develop.", "Work is branched off edge, not develop."), True),
+        ("repo", USER, ("I format with black.", "Format with ruff, not black."), True),
+        ("repo", USER, ("I format with black.", "In this repo we format with ruff, not black."), False),
+        ("user", REPO, ("We format with black.", "I write plain English."), False),
+    ],
+)
+def test_a_typed_update_follows_a_memory_to_its_scope(update_only, scope, held, texts, is_replaced):
+    older, newer = texts
+    one = memory("mem_0", older, scope=held.scope)
+    documents, _ = decide(
+        Event(session_id="s9", roots=(REPO, USER)),
+        Classified((propose(newer, scope=scope, update_only=update_only),), author=Origin.TYPED),
+        {held: [one]},
+        nothing_forgotten,
+        NOW,
+    )
+    kept = [(each.root, each.memory.supersedes) for each in documents]
+    own = next(root for root in (REPO, USER) if root.scope == scope)
+    assert kept == ([(held, "mem_0")] if is_replaced else [] if update_only else [(own, None)])
+
+
 # --- past sessions -----------------------------------------------------------------------------------
 
 JUNE, JULY = 1_780_000_000.0, 1_783_000_000.0
@@ -429,7 +458,7 @@ def test_what_an_agent_wrote_of_a_statement_in_its_turn_adds_cues_to_the_persons
     answer = Classified((propose(said),), author=Origin.TYPED)
     documents, _ = decide(event, answer, {REPO: [theirs]}, nothing_forgotten, NOW)
 
-    (kept,) = (each.memory for each in documents)
+    (kept,) = (each.memory for each in documents if not each.is_question)
     assert (kept.content, kept.origin) == (said, "typed")
     assert ("deploying" in kept.cues) is is_one
     if is_one:

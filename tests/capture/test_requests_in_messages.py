@@ -32,6 +32,18 @@ TASK = "Please look at the parser and tell me why it is so slow on the big file 
             f"{TASK}Would you mind keeping this in mind? Our ids are ULIDs. Add a test.",
             "Would you mind keeping this in mind? Our ids are ULIDs.",
         ),
+        (
+            f"{TASK}Our ids are ULIDs. Put that in your notes, we get it wrong each time.",
+            "Our ids are ULIDs. Put that in your notes, we get it wrong each time.",
+        ),
+        (
+            f"{TASK}O seed assume UTC. Aliás põe isso nas suas anotações, já caímos nessa.",
+            "O seed assume UTC. Aliás põe isso nas suas anotações, já caímos nessa.",
+        ),
+        (
+            f"{TASK}El runner va en UTC. Apúntalo en tus notas, que siempre nos pasa lo mismo.",
+            "El runner va en UTC. Apúntalo en tus notas, que siempre nos pasa lo mismo.",
+        ),
         ("看一下为什么慢。另外记住：金额一律用分。改完告诉我", "另外记住：金额一律用分。"),
         ("anota", ""),
         ("merk dir das bitte", ""),

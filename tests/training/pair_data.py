@@ -21,17 +21,20 @@ DATA = Path(__file__).parents[1] / "data"
 PAIRS, CORRECTIONS, CHANGES = DATA / "pairs", DATA / "corrections", DATA / "changes"
 MINDS, MORE = DATA / "minds" / "dev", DATA / "minds" / "more"
 STORES = DATA / "stores" / "dev"
+# Lines of corrections that are judged together.
+_OF_A_SCENARIO = 10
 # Letters of a sentence of a chat, and most pairs of a chat with sentences of its own and of others.
-_SAYS, _OF_A_CHAT, _OF_OTHERS = 12, 12, 24
+_SAYS, _OF_A_CHAT, _OF_OTHERS = 12, 30, 60
 
 
 class Pair(NamedTuple):
-    """Two statements, and whether the newer one takes the place of the older."""
+    """Two statements, if the newer one takes the place of the older, and the scenario of several pairs."""
 
     replaces: bool
     newer: str
     older: str
     language: str
+    scenario: str = ""
 
 
 def learnt_from() -> list[Pair]:
@@ -57,9 +60,11 @@ def as_kept(pairs: Iterable[Pair]) -> list[Pair]:
 def blind(of: Path) -> Iterator[Pair]:
     """The pairs by hands that knew nothing of this: parts of them judge what was trained without these."""
     for file in sorted(of.glob("*/*.tsv" if of == PAIRS else "*.tsv")):
-        for line in file.read_text().splitlines():
+        for place, line in enumerate(file.read_text().splitlines()):
             label, _, older, newer = line.split("\t")
-            yield Pair(label == "replaces", newer, older, file.stem)
+            # The same scenario has about the same line in the files of several languages.
+            scenario = f"{place // _OF_A_SCENARIO}" if of == CORRECTIONS else ""
+            yield Pair(label == "replaces", newer, older, file.stem, scenario)
 
 
 def written() -> Iterator[Pair]:

@@ -176,7 +176,7 @@ def strangers(pairs: Sequence[Pair], rows: Rows) -> list[Pair]:
             far = there[np.argsort(-near[there], kind="stable")][int(len(there) * alike) :]
             nearer = chance.choice(far[: len(far) // 5], count - count // 2, replace=False)
             for place in (*nearer, *chance.choice(far, count // 2, replace=False)):
-                found.append(Pair(False, pair.newer, pairs[place].older, pair.language))
+                found.append(pair._replace(replaces=False, older=pairs[place].older))
     return found
 
 
@@ -271,10 +271,11 @@ class Judged(NamedTuple):
 
 
 def parts_of(pairs: Sequence[Pair]) -> list[Which]:
-    """Parts by chance; a statement is in one part with all that stands beside it."""
-    texts = {text: place for place, text in enumerate(dict.fromkeys(pair.newer for pair in pairs))}
-    chance = np.random.default_rng(0).integers(0, _PARTS, len(texts))
-    by_chance = np.array([chance[texts[pair.newer]] for pair in pairs])
+    """Parts by chance; a statement, or a scenario, is in one part with all that it is compared with."""
+    groups = [pair.scenario or pair.newer for pair in pairs]
+    places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    chance = np.random.default_rng(0).integers(0, _PARTS, len(places))
+    by_chance = np.array([chance[places[group]] for group in groups])
     return [by_chance == each for each in range(_PARTS)]
 
 

@@ -50,12 +50,16 @@ _TWO_WORDS = 0.5
 _NEAREST = 4
 # Letters that related words have in common at least: at the beginning, and of one that is part of the other.
 _BEGINNING, _RUN = 4, 5
+# Lists of which a text that introduces something names values.
+_MANY_LISTS = 3
 # Most texts with evidence that are judged, those with most in common first.
 _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
 _BRIEF = 160
 # Characters of a text that another value may change in place.
-_SHORT, _PART_CHANGED = 110, 60
+_SHORT, _PART_CHANGED = 110, 90
+# Marks and words between the parts of a statement, each of which may have a value.
+_PARTS = re.compile(r"[,;，；、]\s*|[.。]\s|\s(?:and|und|y|e|et)\s|[和与]|(?<!ご)と")
 # Most words and characters of a correction without a subject, and how one may begin.
 _FEW_WORDS, _FEW_CHARS = 7, 50
 _NO = re.compile(r"(?:no|nope|nein|nee|non|não|いいえ|いや|不)\b|不[，,]", re.IGNORECASE)
@@ -75,13 +79,13 @@ Evidence = Literal[
 # Nats by which the bar is higher for each evidence: the bars are those of pairs, and these of whole stores.
 _RAISED: dict[Evidence, float] = {
     "bare": -1.0,
-    "list": -0.4,
+    "list": -0.1,
     "given_up": -1.0,
-    "change": -0.4,
-    "value": 0.5,
-    "far_change": 0.1,
+    "change": 0.1,
+    "value": 0.4,
+    "far_change": 0.9,
     "far_value": 2.0,
-    "one_word": 1.0,
+    "one_word": 0.9,
     "vectors": 2.7,
 }
 # Least values of what vectors say for a replacement, and for one subject.
@@ -90,10 +94,10 @@ _LEAST: dict[Evidence, tuple[float, float]] = {
     "list": (-math.inf, 0.0),
     "change": (-math.inf, 1.5),
     "far_change": (0.0, 1.5),
-    "one_word": (3.0, 2.5),
+    "one_word": (2.0, 1.5),
     "vectors": (2.5, 3.0),
 }
-_LEAST_OF_OTHERS = 1.0, 2.0
+_LEAST_OF_OTHERS = 0.5, 2.0
 _PLAIN: frozenset[Evidence] = frozenset({"bare", "list", "given_up"})
 # Evidence for a model's proposal that needs no common word of the subject.
 _NAMED: frozenset[Evidence] = frozenset({"bare", "given_up", "vectors"})
@@ -105,11 +109,18 @@ _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
 _RECENT = 1.5
 # Nats by which evidence counts less where there are no vectors.
-_NO_VECTORS: dict[Evidence, float] = {"value": 0.3, "far_value": 0.2, "one_word": 0.5}
+_NO_VECTORS: dict[Evidence, float] = {
+    "list": -0.2,
+    "change": -0.4,
+    "value": 0.4,
+    "far_change": -0.9,
+    "far_value": 0.3,
+    "one_word": 0.3,
+}
 # Nats by which another value of a list counts less if the texts have no word of their subjects in common.
 _NO_SUBJECT = 0.8
 # Nats by which evidence counts more against a text on whose subject the session announced a change.
-_ANNOUNCED = 1.5
+_ANNOUNCED = 3.0
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
 _LONG, _BOTH = 2.0, 240
 # Least margin of a bare correction, before all that counts against it.
@@ -245,6 +256,7 @@ def successor_of(newer: str, older: str) -> str:
     is_part = bool(_other_values(older, swap.gone) - _other_values(newer, swap.fresh))
     # A longer statement has a subject of its own.
     is_part = is_part and len(newer) <= _PART_CHANGED
+    is_part = is_part and len(_value_pattern(swap.gone).findall(older)) == 1
     return swap.text if is_part or _is_bare(newer) else ""
 
 
@@ -417,7 +429,8 @@ def _evidence(
     named = gives_up(newer, older)
     signs = whole.given_up, whole.change, whole.ends, whole.retracts, whole.leaves
     is_said = bool(named or is_announced or any(signs))
-    is_list = whole.value == 1 and not alone.isdisjoint(slots_of(older).values)
+    lists_much = len(lists_in(newer)) >= _MANY_LISTS and not whole.rest
+    is_list = whole.value == 1 and not lists_much and not alone.isdisjoint(slots_of(older).values)
     is_brief = max(len(newer), len(older)) <= _BRIEF
     is_other_value = max(whole.value, whole.number, whole.version) == 1
     is_near = whole.rest >= _SAME_RULE or (is_brief and (whole.words >= _TWO_WORDS or is_other_value))
@@ -438,11 +451,12 @@ def _evidence(
         return None
     if whole.rest >= _SAME_RULE:
         return "value"
-    if not is_brief:
+    if not (is_brief or is_announced):
         return None
     if whole.words >= _TWO_WORDS:
         return "far_change" if is_said else "far_value"
-    if not is_about_the_same(newer, older):  # a word of change is no subject
+    # A word of change is no subject, and a few words are no statement ("Python 3.9.").
+    if not is_about_the_same(newer, older) or not is_clause(newer):
         return None
     return "one_word" if is_said or is_other_value else None
 
@@ -479,14 +493,24 @@ def _one_other_value(newer: str, older: str) -> _Swap | None:
         (min(gone), min(fresh))
         for kind, was in theirs.items()
         # "Parquet, not CSV" names both.
-        if len(gone := was - ours.get(kind, set()) or was) == len(fresh := ours.get(kind, set()) - was) == 1
+        if len(fresh := ours.get(kind, set()) - was) == 1
+        and len(gone := _of_the_subject(newer, older, was - ours.get(kind, set()) or was)) == 1
     ]
     if len(differing) != 1:
         return None
     old, new = differing[0]
     spelled = _spelling_of(new, newer)
-    text = _value_pattern(old).sub(lambda _: spelled, older, count=1) if spelled else older
+    text = _value_pattern(old).sub(lambda _: spelled, older) if spelled else older
     return _Swap(text, old, new) if text != older else None
+
+
+def _of_the_subject(newer: str, older: str, values: set[str]) -> set[str]:
+    """Return those of several values of an older text that its part nearest to the newer text names."""
+    if len(values) < 2:
+        return values
+    shared = {part: pair_signs(newer, part).words for part in _PARTS.split(older)}
+    best = [part for part, words in shared.items() if words and words == max(shared.values())]
+    return {each for each in values if len(best) == 1 and _value_pattern(each).search(best[0])}
 
 
 def _other_values(text: str, value: str) -> set[str]:

@@ -60,7 +60,7 @@ _FORM = 0.3
 _NAME = re.compile(r"[A-Z\d]")
 # A name in an open slot by its spelling: a path, an identifier, a capital, or Latin letters in unspaced text.
 _NAMED = re.compile(
-    rf"(?<![\w./-])(?:[\w.-]*/[\w./-]+|[^\W\d_]+[\d._-]+[\w.-]*|[A-Z\u00c0-\u00de][^\W\d_]+)"
+    rf"(?<![\w./-])(?:[\w.-]*/[\w./-]+|[^\W\d_]+(?:[\d_]|[.-](?=\w))[\w.-]*|[A-Z\u00c0-\u00de][^\W\d_]+)"
     rf"|(?<=[{UNSPACED}\s])[A-Za-z][\w./-]+(?=\s?[{UNSPACED}])|[\u30a1-\u30fe]{{2,}}(?=さん)|[\u4e00-\u9fff]{{1,3}}(?=さん)"
 )
 _BARE_TOPICS, _MANY_WORDS = 1, 4
@@ -209,10 +209,10 @@ def _is_word_in(name: str, text: str) -> bool:
     return False
 
 
-def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
-    """Return True if two texts share at least `least` words that are no words of change."""
+def is_about_the_same(newer: str, older: str) -> bool:
+    """Return True if two texts share a word that is no word of change."""
     ours, theirs = (_subject_words(slots_of(text)) for text in (newer, older))
-    return sum(any(are_related(one, other) for one in ours) for other in theirs) >= least
+    return any(are_related(one, other) for one in ours for other in theirs)
 
 
 def _subject_words(read: SlotTable) -> list[str]:
