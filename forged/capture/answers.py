@@ -12,13 +12,14 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from forged.capture.paste_detection import QUOTED
 from forged.text.linear import CJK
+from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "answers.toml")
 # Sentences at the end of the agent's message that may ask or propose.
@@ -49,19 +50,6 @@ _OPEN = re.compile(
 _CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
 _NUMBER = re.compile(r"\d")
 _NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
-_LISTS = (
-    "articles",
-    "introduces",
-    "outside",
-    "pronouns",
-    "modals",
-    "asks",
-    "numbers",
-    "predicates",
-    "weak",
-    "clauses",
-    "choices",
-)
 _FEW, _TINY, _WORDY = 2, 40, 40
 # Characters of a question with its answer that are scored, and of words that need their subject.
 _JOINT, _BRIEF = 1_000, 40
@@ -80,12 +68,11 @@ _PARTICIPLE = re.compile(r"(?!.*(?:speed|seed|feed|embed|need)$)\w{3,}ed")
 _GENITIVE = re.compile(r"[’']s\b")
 
 
-class AnswerWords(msgspec.Struct, frozen=True):
-    """Contents of answers.toml, ready for use: word sets and compiled patterns."""
+class SubjectWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Word lists of answers.toml for the subject of a question; joins and choices by language."""
 
     articles: frozenset[str]
     introduces: frozenset[str]
-    joins: Mapping[str, frozenset[str]]
     outside: frozenset[str]
     pronouns: frozenset[str]
     modals: frozenset[str]
@@ -94,8 +81,15 @@ class AnswerWords(msgspec.Struct, frozen=True):
     predicates: frozenset[str]
     clauses: frozenset[str]
     weak: frozenset[str]
-    choices: frozenset[str]
-    languages: Mapping[str, frozenset[str]]
+    joins: dict[str, frozenset[str]]
+    choices: dict[str, frozenset[str]]
+    languages: dict[str, frozenset[str]]
+
+
+class AnswerWords(msgspec.Struct, frozen=True):
+    """Contents of answers.toml, ready for use: word sets and compiled patterns."""
+
+    subject: SubjectWords
     verbs: re.Pattern[str]
     between: re.Pattern[str]
     numerals: re.Pattern[str]
@@ -143,22 +137,23 @@ def answer_words() -> AnswerWords:
     """Return the contents of answers.toml, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
-    subject, empty = file["subject"], file["empty"]
+    patterns, empty = file["patterns"], file["empty"]
+
+    def split(words: str | dict[str, str]) -> list[str] | dict[str, list[str]]:
+        if isinstance(words, str):
+            return words.split()
+        return {name: each.split() for name, each in words.items()}
 
     def any_of(words: str) -> str:
         return "|".join(map(re.escape, sorted(words.split(), key=len, reverse=True)))
 
-    lists = {name: frozenset(subject[name].split()) for name in _LISTS}
+    whole, numerals = any_of(patterns["whole"]), patterns["numerals"]
+    lists = {name: split(words) for name, words in file["subject"].items()}
     return AnswerWords(
-        **lists,
-        joins={name: frozenset(words.split()) for name, words in subject["joins"].items()},
-        languages={name: frozenset(words.split()) for name, words in subject["languages"].items()},
-        verbs=re.compile(subject["verbs"]),
-        between=re.compile(
-            f"(?P<whole>{any_of(subject['whole'])})|{_MARKS}|{any_of(subject['between'])}"
-            f"|{subject['numerals']}"
-        ),
-        numerals=re.compile(subject["numerals"]),
+        subject=msgspec.convert(lists, resolved(SubjectWords)),
+        verbs=re.compile(patterns["verbs"]),
+        between=re.compile(f"(?P<whole>{whole})|{_MARKS}|{any_of(patterns['between'])}|{numerals}"),
+        numerals=re.compile(numerals),
         empty=frozenset(empty["words"].split()),
         unspaced=re.compile(any_of(empty["unspaced"]), re.IGNORECASE),
         options=re.compile(empty["options"], re.MULTILINE | re.IGNORECASE),
@@ -257,9 +252,11 @@ def _elsewhere(phrase: NounPhrase, context: str) -> float:
 
 
 def _language(context: str) -> str:
-    """Return "english", "german" or "romance", the one with most of its words in a text."""
+    """Return the name of the language with most of its words in a text, of those with blanks."""
     said = _WORD.findall(context)
-    votes = {name: sum(map(words.__contains__, said)) for name, words in answer_words().languages.items()}
+    votes = {
+        name: sum(map(words.__contains__, said)) for name, words in answer_words().subject.languages.items()
+    }
     return max(votes, key=lambda name: votes[name])
 
 
@@ -276,7 +273,7 @@ def _unspaced_phrases(sentence: str) -> Iterator[NounPhrase]:
         if text and len(text) <= _MOST_CHARS and CJK.search(text) and (len(text) > 1 or mark in _TOPIC):
             weight = _INTRODUCED + min(len(text), 6) * 0.5 - _LATER * place
             weight += _TOPICAL * (mark in _TOPIC) - _VERBAL * (mark in _DOES)
-            yield NounPhrase(text, (text.casefold(),), weight - _WEAK * (text in known.weak))
+            yield NounPhrase(text, (text.casefold(),), weight - _WEAK * (text in known.subject.weak))
 
 
 class AskingSentence:
@@ -290,7 +287,11 @@ class AskingSentence:
         self._tokens = ["", "", *_TOKEN.findall(plain), ".", "."]
         self._lows = [each.casefold() for each in self._tokens]
         self._first = next((at for at, each in enumerate(self._lows) if each.isalpha()), 0)
-        self._known, self._language, self._asks = answer_words(), language, bool(_ASKS.search(sentence))
+        self._known, self._language, self._asks = (
+            answer_words().subject,
+            language,
+            bool(_ASKS.search(sentence)),
+        )
         self._joins = self._known.joins[language]
         self._may_be_noun = {"german": self._of_german, "english": self._of_english}.get(
             language, self._of_romance
@@ -305,7 +306,7 @@ class AskingSentence:
                 begin = begin or at
             elif begin:
                 words = self._trimmed(self._tokens[begin:at])
-                if words and (self._asks or begin != self._first):
+                if words and (self._asks or begin != self._first or len(words) > _FEW):
                     yield self._weighed(words, begin, at, place)
                     place += 1
                 begin = 0
@@ -348,7 +349,7 @@ class AskingSentence:
     def _of_romance(self, at: int, begin: int) -> bool:
         """Return False for a verb by its ending, or by its place after a noun with which it cannot agree."""
         known, low, before = self._known, self._lows[at], self._lows[at - 1]
-        if self._follows_pronoun(at) or known.verbs.fullmatch(low):
+        if self._follows_pronoun(at) or answer_words().verbs.fullmatch(low):
             return False
         if at == self._first and low.endswith("o"):
             return not self._lows[at + 1].isalpha() or self._goes_on(at + 1)
@@ -385,17 +386,19 @@ class AskingSentence:
         """Return a noun phrase with its weight: introduced, specific and early is good."""
         known, before, text = self._known, self._lows[begin - 1], " ".join(words).replace("' ", "'")
         said = [each for each in map(str.casefold, words) if each not in self._joins | known.articles]
-        is_subject = before in known.articles or before in known.modals or begin == self._first
+        begins = (known.articles, known.modals, known.asks)
+        is_subject = begin == self._first or any(before in each for each in begins)
         weight = _INTRODUCED * is_subject + _ATTACHED * (not is_subject and before in known.introduces)
         weight += _EACH * min(len(said), 3) + _LONG * sum(len(each) > 4 for each in said)
         is_name = self._language != "german" and len(words) == 1 and _is_capital(text)
-        weight -= _WEAK * (len(said) == 1 and said[0] in known.weak) + _NAME * (is_name or text.isupper())
+        says_little = before in known.numbers or (len(said) == 1 and said[0] in known.weak)
+        weight -= _WEAK * says_little + _NAME * (is_name or text.isupper())
         return NounPhrase(text, said, weight - _OPTION * self._is_option(begin, end) - _LATER * place)
 
     def _is_option(self, begin: int, end: int) -> bool:
         """Return True if a noun phrase is one of those between which a question lets choose."""
         known, before, after = self._known, self._lows[begin - 1], self._lows[end]
-        choices, earlier = known.choices, self._lows[begin - 2]
+        choices, earlier = known.choices[self._language], self._lows[begin - 2]
         if earlier in choices and (before in known.introduces or before in known.articles):
             return True
         is_listed = before in {",", ""} and after == "," and not choices.isdisjoint(self._lows)
