@@ -24,6 +24,8 @@ from forged_client.typed import resolved
 FILE = os.path.join(os.path.dirname(__file__), "answers.toml")
 # Sentences at the end of the agent's message that may ask or propose.
 _LAST = 3
+# Most characters of a message that proposes only by saying how something would be.
+_MOST_OFFERED = 200
 _MOST_WORDS, _MOST_CHARS = 5, 12
 _ASKS = re.compile(r"[?？]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
@@ -98,6 +100,7 @@ class AnswerWords(msgspec.Struct, frozen=True):
     options: re.Pattern[str]
     turns: re.Pattern[str]
     proposes: re.Pattern[str]
+    would: re.Pattern[str]
 
 
 class AnsweredQuestion(msgspec.Struct, frozen=True):
@@ -159,18 +162,22 @@ def answer_words() -> AnswerWords:
         options=re.compile(empty["options"], re.MULTILINE | re.IGNORECASE),
         turns=re.compile(rf"\W*(?:(?:and|und|y|et|e|but|aber)\W+)?{empty['turns']}", re.IGNORECASE),
         proposes=re.compile("|".join(file["proposes"]["patterns"]), re.IGNORECASE),
+        would=re.compile(file["proposes"]["would"], re.IGNORECASE),
     )
 
 
 def question_in(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the sentences of an agent's message, last one first; () if none of the last three asks.
 
-    Those that ask or propose come before all others. `sentences` are those outside of code, lists and
+    Those that ask or propose come before all others. A brief message also proposes by saying how something
+    would be. `sentences` are those outside of code, lists and
     quotations.
     """
     said = [each for each in reversed(sentences) if not QUOTED.match(each)]
     asking = [each for each in said[:_LAST] if _ASKS.search(each)]
     asking = asking or [each for each in said[:_LAST] if answer_words().proposes.search(each)]
+    if not asking and sum(map(len, said)) <= _MOST_OFFERED:
+        asking = [each for each in said[:_LAST] if answer_words().would.search(each)]
     return (*asking, *(each for each in said if each not in asking)) if asking else ()
 
 
@@ -191,9 +198,10 @@ def turns_away(sentence: str) -> bool:
 
 
 def without_assent(sentence: str) -> str:
-    """Return a sentence of an answer without a word of agreement before its first comma ("Klar, ...")."""
+    """Return a brief sentence of an answer without the word of agreement before its comma ("Klar, ...")."""
     assent, _, rest = sentence.partition(",")
-    return rest.strip() if rest and not has_value(assent) else sentence
+    is_brief = rest and len(sentence) <= _BRIEF
+    return rest.strip() if is_brief and not has_value(assent) else sentence
 
 
 def lists_options(message: str) -> bool:
