@@ -65,8 +65,11 @@ _TOPIC, _DOES = frozenset("はがをも"), frozenset("しすさで")
 # Endings of German adjectives, of Romance plurals, and of two words of which the second is a verb.
 _ADJECTIVES, _PLURALS = ("e", "en", "er", "es", "em"), ("s", "x")
 _FINITE = re.compile(r"(?<!ã)o [^\W\d_]+a$|(?<!m)a [^\W\d_]+o$|(?<!i)(?<!y)[ae][nm]$")
-# English participles at the end of a phrase, and the genitive.
+# English participles at the end of a phrase, adverbs, and the genitive.
 _PARTICIPLE = re.compile(r"(?!.*(?:speed|seed|feed|embed|need)$)\w{3,}ed")
+_ADVERB = re.compile(
+    r"(?!(?:rep|supp|assemb|fami|anoma|week|dai|month|night|hour|year|quarter|ear|app|ral)ly)\w{3,}ly"
+)
 _GENITIVE = re.compile(r"[’']s\b")
 
 
@@ -345,7 +348,7 @@ class AskingSentence:
     def _of_english(self, at: int, begin: int) -> bool:
         """Return False for a verb after a pronoun, after "to", or after a subject."""
         known, low, after = self._known, self._lows[at], self._lows[at + 1]
-        if self._follows_pronoun(at) or self._lows[at - 1] == "to":
+        if self._follows_pronoun(at) or self._lows[at - 1] == "to" or _ADVERB.fullmatch(low):
             return False
         if at == begin:
             is_done = low.endswith("ing") and self._lows[at - 1] in known.modals

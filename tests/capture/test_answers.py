@@ -131,6 +131,7 @@ def test_the_subject_of_most_questions_is_a_noun_phrase_that_a_reader_understand
         ("Os avisos de tipo derrubam o build?", "avisos de tipo"),
         ("¿Conservo el original?", "original"),
         ("Which side prevails?", "side"),
+        ("Should the weekly report be sent automatically?", "weekly report"),
         ("How long may a traveller's session last?", "traveller session"),
         ("Are the carts of logged-in customers kept?", "carts of logged in customers"),
         ("Does the limit of six seats apply to the desk?", "desk"),
