@@ -52,6 +52,8 @@ _OPEN = re.compile(
 _CHOICE = re.compile(r"\b(?:or|oder|ou|o)\b|还是|或|それとも|か、")
 _NUMBER = re.compile(r"\d")
 _NO = re.compile(r"\W*(?:no|nope|nah|not|nein|nicht|nö|non|pas|não|不|别|いや|いいえ)\b")
+# A name behind the first word, an abbreviation, or a word with a mark of code.
+_NAMED = re.compile(r"(?<=\s)[A-Z][a-z]+|\b[A-Z]{2,}\b|[#/@]\w|\w[_-]\w")
 _FEW, _TINY, _WORDY = 2, 40, 40
 # Characters of a question with its answer that are scored, and of words that need their subject.
 _JOINT, _BRIEF = 1_000, 40
@@ -125,17 +127,39 @@ class AnsweredQuestion(msgspec.Struct, frozen=True):
     def features(self, sentence: str) -> tuple[float, ...]:
         """Return features of the form of a question and its answer, for one sentence, from 0 to 2."""
         asking, text = self.question[0].casefold(), self.text
+        is_first, is_counted = sentence == self.sentences[0], _counts(text)
         return (
-            sentence == self.sentences[0],
+            is_first,
             len(self.sentences) > _FEW,
             bool(_ASKS.search(asking)),
             bool(_OPEN.search(asking)),
             bool(_CHOICE.search(asking)),
-            bool(_NUMBER.search(text)),
+            is_counted,
             len(text) <= _TINY,
             min(len(text.split()), _WORDY) / (_WORDY / 2),
             bool(_NO.match(text.casefold())),
+            is_first and len(sentence) <= _BRIEF,
+            self._picks(sentence),
+            bool(_NAMED.search(sentence)),
+            bool(_OPEN.search(asking)) and is_counted,
         )
+
+    def _picks(self, sentence: str) -> bool:
+        """Return True if the first content word of a sentence is in the question, as an option is."""
+        first = next((each for each in _words_of(sentence) if each not in answer_words().empty), "")
+        return first in _words_of(" ".join(self.question[:_LAST]))
+
+
+def _words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [each.casefold() for each in _WORD.findall(text)]
+
+
+def _counts(text: str) -> bool:
+    """Return True if a text has a number, in digits or as a word."""
+    words = answer_words()
+    is_word = not words.subject.numbers.isdisjoint(_words_of(text))
+    return is_word or bool(_NUMBER.search(text)) or bool(CJK.search(text) and words.numerals.search(text))
 
 
 @functools.cache
