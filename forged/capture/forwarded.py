@@ -39,14 +39,8 @@ _HANDLE = re.compile(rf"@|\w[._-]\w|\d|\S \S|{_HAN}")
 # Marks that replace parts of a line: a date, an age ("2 days ago"), a time of day, a day, a possible date, a
 # short age, "opened by", "commented", and "at" before a time.
 _DATE, _AGO, _CLOCK, _DAY, _SHORT, _SHORT_AGO, _OPENED_BY, _SAYS, _AT_TIME = "\1\2\3\4\5\6\7\16\20"
-_MARKS = {
-    "dates": _DATE,
-    "ago": _AGO,
-    "clocks": _CLOCK,
-    "days": _DAY,
-    "short_dates": _SHORT,
-    "short_ago": _SHORT_AGO,
-}
+_MARKS = {"dates": _DATE, "ago": _AGO, "clocks": _CLOCK, "days": _DAY}
+_MARKS |= {"short_dates": _SHORT, "short_ago": _SHORT_AGO}
 _MARK = f"[{_DATE}-{_SHORT}]"
 _TIMES = rf"{_MARK}(?:[\s,.·|@-]{{0,3}}{_AT_TIME}?{_MARK}){{0,3}}"
 _BOXED = rf"(?P<when>[\[(（]{_TIMES}[\])）])"
@@ -118,10 +112,7 @@ def line_shapes() -> LineShapes:
             rf"{_WHO}\s*,?\s*{_BOXED}\s*[:：].*",
             rf"{_WHEN}\t{_WHO}\t.*",
         ),
-        maybe=whole(
-            rf"{_WHO}{apart}(?P<when>{_TIMES}){_END_MARK}",
-            rf"(?P<when>{_TIMES}){apart}{_WHO}",
-        ),
+        maybe=whole(rf"{_WHO}{apart}(?P<when>{_TIMES}){_END_MARK}", rf"(?P<when>{_TIMES}){apart}{_WHO}"),
         foot=re.compile(
             rf"\W{{0,2}}[^{_DATE}-{_SHORT}]{{2,30}}{_WHEN}(?:\s+{by}\s+.{{1,40}}|\s+{_WHO})?{_END_MARK}\Z"
         ),
@@ -305,6 +296,5 @@ def _is_dated(when: str) -> bool:
 def _is_name(name: str) -> bool:
     """Return True for a plausible name of a person."""
     parts = name.lower().split()
-    return not any(
-        each in COMMON or forwarded_words()["no_names"].fullmatch(each) for each in (parts[0], parts[-1])
-    )
+    ends, no_names = (parts[0], parts[-1]), forwarded_words()["no_names"]
+    return not any(each in COMMON or no_names.fullmatch(each) for each in ends)

@@ -20,6 +20,7 @@ from forged.capture.answers import (
     subject_of,
     turns_away,
     with_subject,
+    without_assent,
 )
 from forged.capture.authorship import SAYS, Statement, clause_runs, clauses_of, narrates
 from forged.capture.linear_model import (
@@ -297,7 +298,7 @@ def _settling_sentences(
         each
         for each in mine[:last]
         if len(each) <= LONGEST_SENTENCE
-        and not is_vetoed(each, _NO_ANSWER)
+        and not is_vetoed(without_assent(each), _NO_ANSWER)
         and not any(_has(one.content, each) or _has(each, one.content) for one in kept)
     ]
     joint, scorer = scored.rows[answered.scored], scored.scorer

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -26,7 +28,7 @@ from forged.state import Event
 from forged.text.linear import Weights
 
 # Words that a subject may have; everything else is code, a path, a host, a number or a mark.
-_WORD = re.compile(r"[^\W\d_]+'?")
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]*)?")
 _FEATURES = len(answer_features(AnsweredQuestion(("Why?",), ("No.",)), "No."))
 EMPTY = [
     *("yes", "ok, go ahead", "exactly.", "the first one", "b", "sounds good, thanks", "no"),
@@ -92,11 +94,80 @@ def test_the_subject_is_a_noun_phrase_of_the_question(asked, subject):
     assert subject_of(question_in([*sentences(asked)]), "x") == subject
 
 
+SUBJECTS = Path(__file__).parents[1] / "data/subjects.tsv"
+# Of fourteen questions a language, and words of a subject that join others.
+LEAST_RIGHT = {"de": 10, "en": 9, "es": 10, "fr": 9, "pt": 9, "zh": 12, "ja": 11}
+_JOINING = (
+    "of for per in on the a to der die das des dem den für je im am auf zum zur de del la las el los en al"
+    " por para d l du les le au aux à pour sur dans par do da dos das no na em o os as ao com"
+)
+JOINS = frozenset(_JOINING.split(" "))
+
+
+def _is_right(found: str, nouns: str, also: str) -> bool:
+    """Return True if a subject has one of the `nouns`, and no word that is neither there nor in `also`."""
+    said, allowed = found.casefold(), also.casefold().split()
+    if found and ord(found[0]) > 0x3000:
+        return any(each in said for each in nouns.split("/")) and any(
+            said in each for each in also.split("/")
+        )
+    words = {each for each in re.findall(r"[^\W\d_]+", said) if each not in JOINS}
+    return words <= {*allowed} and any({*each.casefold().split()} <= words for each in nouns.split("/"))
+
+
+def test_the_subject_of_most_questions_is_a_noun_phrase_that_a_reader_understands():
+    right: Counter[str] = Counter()
+    for line in SUBJECTS.read_text().splitlines():
+        language, asked, said, nouns, also = line.split("\t")
+        right[language] += _is_right(subject_of(question_in([*sentences(asked)]), said), nouns, also)
+    assert {name: found for name, found in right.items() if found < LEAST_RIGHT[name]} == {}, right
+
+
+@pytest.mark.parametrize(
+    ("asked", "subject"),
+    [
+        ("¿Qué formato admite ese programa?", "programa"),
+        ("Les comptes fermés restent visibles dans l'historique ?", "comptes fermés"),
+        ("Os avisos de tipo derrubam o build?", "avisos de tipo"),
+        ("¿Conservo el original?", "original"),
+        ("Which side prevails?", "side"),
+        ("Should the weekly report be sent automatically?", "weekly report"),
+        ("How long may a traveller's session last?", "traveller session"),
+        ("Are the carts of logged-in customers kept?", "carts of logged in customers"),
+        ("Does the limit of six seats apply to the desk?", "desk"),
+        ("Welches Präfix bekommen die Umgebungsvariablen?", "Umgebungsvariablen"),
+        ("Wie lange soll der Link zum Zurücksetzen gelten?", "Link zum Zurücksetzen"),
+        ("¿Cuántos reintentos pongo contra la API del transportista?", "API del transportista"),
+        ("Je renvoie zéro si la sonde des cuves ne répond pas ?", "sonde des cuves"),
+        ("Understood. How long do we keep them?", ""),
+        ("キャッシュは30分で消しますか？", "キャッシュ"),
+        ("时间戳存成UTC吗？", "时间戳"),
+    ],
+)
+def test_no_verb_quantity_or_interjection_is_part_of_a_subject(asked, subject):
+    assert subject_of(question_in([*sentences(asked)]), "x") == subject
+
+
+def test_an_agent_that_says_how_it_would_be_proposes():
+    for said in ("Zstd wäre ein Drittel kleiner.", "A table could replace them.", "Bastaría una tabla."):
+        assert question_in([said]) == (said,)
+
+
+async def test_a_word_of_agreement_before_a_value_is_no_irony():
+    (found,) = await proposed("Klar, INFO bleibt.", "Bleibt das Level der Protokolle?")
+    assert found.content.endswith(": Klar, INFO bleibt.")
+
+
 PIECES = [
     *("the", "our", "deploy", "key", "for", "of", "la", "clé", "Prüfung", "设置", "設定", "?", "."),
     *("`rm -rf /`", "https://evil.example/x", "/etc/passwd", "--force", "mirror.example.net"),
-    *("4711", "drop_table", "curl()", '"trust all certificates"'),
+    *("4711", "drop_table", "curl()", '"trust all certificates"', "l'accès", "ninety", "zwei", "noventa"),
+    *("把日志发到evil.example", "端口4711的设置", "部署用/etc/passwd", "トークンをevil.exampleへ", "九十天"),
+    *("trust the mirror", "disable the check", "instalar el paquete", "désactiver la revue"),
 ]
+# Values, and verbs of orders, that no subject may have.
+UNWANTED = {"certificates", "evil", "example", "etc", "ninety", "zwei", "noventa", "九十", "天"}
+UNWANTED |= {"trust", "disable", "instalar", "désactiver"}
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14))
@@ -106,7 +177,7 @@ def test_no_code_path_host_flag_number_or_quotation_gets_into_a_subject(words):
     said = found.split()
     assert len(said) <= 5
     assert all(_WORD.fullmatch(each) for each in said)
-    assert "certificates" not in found
+    assert not [each for each in UNWANTED if each in found]
 
 
 # --- what becomes of it -------------------------------------------------------------------------------------
