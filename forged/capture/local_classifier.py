@@ -78,6 +78,8 @@ _DOUBTFUL_MORE = 3.0
 # Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
+# Scores of texts, by text.
+Scores = dict[str, StatementScores]
 # Takes an event's id and texts, and returns float32 vectors or nothing.
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Most texts of one event that get a vector; each takes some milliseconds of the daemon.
@@ -131,7 +133,7 @@ class ScoredEvent(msgspec.Struct, frozen=True):
     passages: tuple[Passage, ...]
     answers: tuple[AnsweredMessage, ...]
     scorer: StatementScorer
-    scores: dict[str, StatementScores]
+    scores: Scores
     rows: dict[str, bytes]
     cuts: dict[str, str]
 
@@ -318,7 +320,7 @@ def _is_contained_in(passage: Passage, answer: Proposal) -> bool:
 def _requested_passages(
     requests: dict[int, Passage],
     found: Sequence[Passage],
-    scores: dict[str, StatementScores],
+    scores: Scores,
     scorer: StatementScorer,
     *,
     by_rules: bool = False,
@@ -350,12 +352,8 @@ def _request_bar(passage: Passage, bar: float) -> float:
     """Return the least score of a request, for wordings that usually need `bar`."""
     if any(is_vetoed(each.text, _DOUBTFUL) for each in passage.sentences if asks(each.text)):
         return bar + _DOUBTFUL_MORE
-    return _PLAIN_BAR if letters_in(passage.message_text) < _PLAIN or _points(passage) else bar
-
-
-def _points(passage: Passage) -> bool:
-    """Return True if a clause asks to keep what is said around it ("keep that in mind")."""
-    return any(map(_asks_in_a_clause, passage.sentences))
+    points = any(map(_asks_in_a_clause, passage.sentences))
+    return _PLAIN_BAR if points or letters_in(passage.message_text) < _PLAIN else bar
 
 
 def _asks_in_a_clause(sentence: Statement) -> bool:
@@ -365,7 +363,7 @@ def _asks_in_a_clause(sentence: Statement) -> bool:
     return any(asks(each) and not each.endswith((":", "：")) for each in brief)
 
 
-def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
+def _request_strength(passage: Passage, scores: Scores) -> float:
     """Return the score of a passage as a request to remember plus that of its content as worth keeping."""
     return scores[passage.message_text].asks + max(
         scores[text].keep for text in passage.texts() if text in scores
@@ -397,7 +395,7 @@ def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
-def _lasting_clauses(runs: dict[tuple[int, int], str], scores: dict[str, StatementScores]) -> str:
+def _lasting_clauses(runs: dict[tuple[int, int], str], scores: Scores) -> str:
     """Return the clauses of a sentence that last, without others around them; "" to keep all."""
     last = max(end for _, end in runs)
     clauses = [runs[at, at] for at in range(last + 1)]
@@ -412,7 +410,7 @@ def _lasting_clauses(runs: dict[tuple[int, int], str], scores: dict[str, Stateme
     return "" if (first, end) == (0, last) or is_less else runs[first, end]
 
 
-def _may_stay(clause: str, scores: dict[str, StatementScores]) -> bool:
+def _may_stay(clause: str, scores: Scores) -> bool:
     """Return True if a clause may stay with a lasting one: no question or order for now, or a change."""
     least = _LEAST_ORDER if is_vetoed(clause, _FOR_NOW) else _LEAST_STAYING
     return scores[clause].keep > least or slots_of(clause).change
@@ -477,13 +475,10 @@ def _make_proposal(
     # One that may change a memory keeps all clauses, as they name the change.
     scores = scored.scores
     is_worded = why == "request" and passage.message in scored.requests
-    is_asked = why == "request"
-    lasting = (
-        passage if is_worded else _lasting_part(passage, scores, is_asked=is_asked, may_change=may_change)
-    )
-    text = (
-        lasting.text if is_asked or may_change else _with_cuts(lasting.text, lasting.sentences, scored.cuts)
-    )
+    is_asked, is_whole = why == "request", may_change and len(passage.text) <= BRIEF
+    lasting = passage if is_worded else _lasting_part(passage, scores, is_asked=is_asked, is_whole=is_whole)
+    cuts = {} if is_asked or may_change else scored.cuts
+    text = _with_cuts(lasting.text, lasting.sentences, cuts)
     content = presentable(without_lead_ins(behind_request(text))[0] or text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(lasting.sentences) is Scope.USER
@@ -492,9 +487,7 @@ def _make_proposal(
     return Proposal(content, scope, leaning.category(scope), why=why, agreed=passage.agreed)
 
 
-def _lasting_part(
-    passage: Passage, scores: dict[str, StatementScores], *, is_asked: bool, may_change: bool
-) -> Passage:
+def _lasting_part(passage: Passage, scores: Scores, *, is_asked: bool, is_whole: bool) -> Passage:
     """Return a passage without the sentences that do not last: questions, orders for now, greetings."""
     # If the person probably asks to keep it, only those go that surely do not last.
     said = passage.sentences
@@ -502,13 +495,12 @@ def _lasting_part(
         return passage
     best = max(said, key=lambda each: scores[each.text].keep)
     stays = {each.text for each in said if is_asked and _may_stay(each.text, scores)}
-    if may_change and len(passage.text) <= BRIEF:
-        stays |= {each.text for each in said if not is_vetoed(each.text, _UNRELATED)}
+    stays |= {each.text for each in said if is_whole and not is_vetoed(each.text, _UNRELATED)}
     kept = tuple(each for each in said if each is best or each.text in stays or _may_last(each, scores, best))
     return msgspec.structs.replace(passage, text=" ".join(each.text for each in kept), sentences=kept)
 
 
-def _may_last(sentence: Statement, scores: dict[str, StatementScores], best: Statement) -> bool:
+def _may_last(sentence: Statement, scores: Scores, best: Statement) -> bool:
     """Return True if a sentence may last as the best one of its message does, or if that one needs it."""
     needs_it = sentence.text in best.whole and best.whole != best.text
     if needs_it or is_vetoed(sentence.text, _UNRELATED):
