@@ -173,21 +173,22 @@ class _ProposalDecider:
 
     def _match(self, proposal: Proposal, content: str) -> tuple[Root | None, ReplacementLookup]:
         """Return the root of a proposal and its match; a typed update follows a memory to its root."""
-        roots: list[Root | None] = [each for each in self._event.roots if each.scope == proposal.scope]
-        roots = roots or ([] if proposal.update_only else [None])
-        if not self._by_model:
-            is_here = names_repository(proposal.judged_text)
-            others = (each for each in self._event.roots if each not in roots)
-            roots += [each for each in others if each.scope == Scope.REPO or not is_here]
-        found = [(root, self._lookup(root, proposal, content)) for root in roots or [None]]
-        return next((each for each in found if each[1].head is not None), found[0])
-
-    def _lookup(self, root: Root | None, proposal: Proposal, content: str) -> ReplacementLookup:
-        """Return the lookup in a root, which asks more of a sure proposal in a root of another scope."""
-        is_elsewhere = root is not None and root.scope != proposal.scope and not proposal.update_only
-        penalty = proposal.penalty + (_ELSEWHERE if is_elsewhere else 0.0)
-        proposal = replace(proposal, penalty=penalty)
-        return ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model)
+        own: list[Root | None] = [each for each in self._event.roots if each.scope == proposal.scope]
+        found = [
+            (root, ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model))
+            for root in own or [None]
+        ]
+        if known := next((each for each in found if each[1].head is not None), None):
+            return known
+        more = 0.0 if proposal.update_only else _ELSEWHERE
+        for root in (each for each in self._event.roots if each not in own and not self._by_model):
+            match = found[0][1].in_root(root, more=more)
+            # A statement about a repository changes nothing that a person said of all of them.
+            if match.head is not None and (
+                root.scope == Scope.REPO or not names_repository(proposal.judged_text)
+            ):
+                return root, match
+        return found[0]
 
     def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
         """Return True if a past session's proposal would replace a memory newer than itself."""

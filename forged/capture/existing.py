@@ -270,6 +270,15 @@ class ReplacementLookup:
         # Secrets are cut from the content alone.
         self._text = content if by_model or proposal.content != content else proposal.judged_text
 
+    def in_root(self, root: Root, *, more: float) -> ReplacementLookup:
+        """Return the lookup in another root, for which the bar is `more` nats higher."""
+        found = ReplacementLookup(
+            self._existing, root, self._proposal, self._content, by_model=self._by_model
+        )
+        found.penalty += more
+        found.tentative = self.tentative
+        return found
+
     @cached_property
     def tentative(self) -> TentativeStatement | None:
         """Return the tentative statement that a typed text replaces, or None; a model's replaces none."""
