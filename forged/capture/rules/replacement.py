@@ -84,7 +84,7 @@ _RAISED: dict[Evidence, float] = {
     "change": 0.1,
     "value": 0.4,
     "far_change": 0.9,
-    "far_value": 2.0,
+    "far_value": 2.3,
     "one_word": 0.9,
     "vectors": 2.7,
 }
@@ -114,7 +114,7 @@ _NO_VECTORS: dict[Evidence, float] = {
     "change": -0.4,
     "value": 0.4,
     "far_change": -0.9,
-    "far_value": 0.3,
+    "far_value": 0.0,
     "one_word": 0.3,
 }
 # Nats by which another value of a list counts less if the texts have no word of their subjects in common.
@@ -123,6 +123,8 @@ _NO_SUBJECT = 0.8
 _ANNOUNCED = 3.0
 # Nats by which the bar is higher for two sentences of more characters, which share words by accident.
 _LONG, _BOTH = 2.0, 240
+# Weight of the logarithm of a store's size against one common word, which more texts share by accident.
+_ACCIDENT = 0.45
 # Least margin of a bare correction, before all that counts against it.
 _BARE = 1.5
 
@@ -214,6 +216,7 @@ def judged(
             margin -= _RECENT * ((is_answer or pair.place in recent) and shown[pair] not in _SAID)
             margin += _ANNOUNCED * (pair.place in amended and not passing)
             margin -= _LONG * (len(pair.said) + len(pair.was) > _BOTH)
+            margin -= _ACCIDENT * math.log(len(older)) * (shown[pair] == "one_word")
             if best is None or margin > best.margin:
                 doubt = margin + judge.bar - judge.doubted
                 shared = pair_signs(pair.said, pair.was).rest
