@@ -197,8 +197,7 @@ def question_in(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the sentences of an agent's message, last one first; () if none of the last three asks.
 
     Those that ask or propose come before all others. A brief message also proposes by saying how something
-    would be. `sentences` are those outside of code, lists and
-    quotations.
+    would be. `sentences` are those outside of code, lists and quotations.
     """
     said = [each for each in reversed(sentences) if not QUOTED.match(each)]
     asking = [each for each in said[:_LAST] if _ASKS.search(each)]

@@ -19,7 +19,7 @@ from forged.attributes import FactsPatch
 from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, ReplacementLookup
 from forged.capture.model_reply import mentioned_entities
-from forged.capture.rules.engine import names_repository
+from forged.capture.rules.engine import names_all_repositories, names_repository
 from forged.capture.text_patterns import opening
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
@@ -183,10 +183,7 @@ class _ProposalDecider:
         more = 0.0 if proposal.update_only else _ELSEWHERE
         for root in (each for each in self._event.roots if each not in own and not self._by_model):
             match = found[0][1].in_root(root, more=more)
-            # A statement about a repository changes nothing that a person said of all of them.
-            if match.head is not None and (
-                root.scope == Scope.REPO or not names_repository(proposal.judged_text)
-            ):
+            if match.head is not None and not _shows_other_scope(proposal, root.scope):
                 return root, match
         return found[0]
 
@@ -352,6 +349,13 @@ class _ProposalDecider:
         there = (edge for edge in proposed if edge.id in self._existing.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
+
+
+def _shows_other_scope(proposal: Proposal, scope: Scope) -> bool:
+    """Return True if the words of a proposal show that it is not of a scope, in which it changes nothing."""
+    if scope == Scope.USER:
+        return names_repository(proposal.judged_text)
+    return not proposal.update_only and names_all_repositories(proposal.judged_text)
 
 
 def _attributes(proposal: Proposal) -> FactsPatch:

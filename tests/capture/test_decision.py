@@ -366,6 +366,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
         ("repo", USER, ("I format with black.", "Format with ruff, not black."), True),
         ("repo", USER, ("I format with black.", "In this repo we format with ruff, not black."), False),
         ("user", REPO, ("We format with black.", "I write plain English."), False),
+        ("user", REPO, ("We format with black.", "In all my projects format with ruff, not black."), None),
     ],
 )
 def test_a_typed_update_follows_a_memory_to_its_scope(update_only, scope, held, texts, is_replaced):
@@ -380,6 +381,7 @@ def test_a_typed_update_follows_a_memory_to_its_scope(update_only, scope, held, 
     )
     kept = [(each.root, each.memory.supersedes) for each in documents]
     own = next(root for root in (REPO, USER) if root.scope == scope)
+    is_replaced = update_only if is_replaced is None else is_replaced  # sure of all projects
     assert kept == ([(held, "mem_0")] if is_replaced else [] if update_only else [(own, None)])
 
 

@@ -387,19 +387,26 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
     A statement is the repository's unless it holds in all projects, or is about the person without naming
     anything of the repository. The words are `[scope]` of `rules.toml`, in seven languages.
     """
-    words, text = patterns().scope, without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))
-    if words.everywhere.search(text):
+    if names_all_repositories(sentence):
         return Scope.USER
-    if words.here.search(text):
+    if names_repository(sentence):
         return Scope.REPO
-    return Scope.USER if words.person.search(text) else otherwise
+    return Scope.USER if patterns().scope.person.search(_scoped(sentence)) else otherwise
 
 
 def names_repository(sentence: str) -> bool:
     """Return True if a sentence says that it is about this repository."""
-    return (
-        patterns().scope.here.search(without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))) is not None
-    )
+    return patterns().scope.here.search(_scoped(sentence)) is not None
+
+
+def names_all_repositories(sentence: str) -> bool:
+    """Return True if a sentence says that it holds in all repositories."""
+    return patterns().scope.everywhere.search(_scoped(sentence)) is not None
+
+
+def _scoped(sentence: str) -> str:
+    """Return the beginning of a sentence as the patterns of scopes read it."""
+    return without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))
 
 
 def index_of_given_up(content: str, lines: Sequence[str]) -> int | None:
