@@ -104,14 +104,17 @@ _NAMED: frozenset[Evidence] = frozenset({"bare", "given_up", "vectors"})
 # Nats by which other evidence counts less in a sentence that reports a state, tells of the moment, or points
 # to another one.
 _REPORTS: dict[Veto, float] = {"report": 2.0, "moment": 0.5, "pointing": 1.0}
+# Vetoes of an order for this once, and nats by which other evidence counts less in it.
+_FOR_ONCE: frozenset[Veto] = frozenset({"moment", "order"})
+_ONCE = 3.0
 # Evidence that names a change, and nats by which other evidence counts less in an answer, or against what was
 # said in the same session: who goes on talking adds more than changes.
 _SAID: frozenset[Evidence] = frozenset({"bare", "given_up", "change"})
 _RECENT = 1.5
 # Nats by which evidence counts less where there are no vectors.
 _NO_VECTORS: dict[Evidence, float] = {
-    "list": -0.2,
-    "change": -0.4,
+    "list": 0.3,
+    "change": 0.0,
     "value": 0.4,
     "far_change": -0.9,
     "far_value": 0.0,
@@ -200,7 +203,9 @@ def judged(
     best: Judgement | None = None
     for said in dict.fromkeys(pair.said for pair in shown):
         pairs = [pair for pair in shown if pair.said == said]
-        passing = sum(more for veto, more in _REPORTS.items() if veto in kinds_in("veto", said))
+        vetoes = kinds_in("veto", said)
+        passing = sum(more for veto, more in _REPORTS.items() if veto in vetoes)
+        passing += _ONCE * vetoes.issuperset(_FOR_ONCE)
         scores = pair_model().scores(said, [pair.was for pair in pairs], rows)
         for pair, score in zip(pairs, scores, strict=True):
             least = _LEAST.get(shown[pair], _LEAST_OF_OTHERS)

@@ -243,6 +243,36 @@ def test_with_rows_most_replacements_are_found_that_nothing_was_learnt_from(monk
     assert sum(replaced_by(word, firsts, rows=rows) is not None for word in last) <= STRANGE
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Wir synchronisieren alle 15 Minuten.", "Stell die Synchronisierung heute mal auf 1 Minute."),
+        (
+            "Die Bestelldaten synchronisieren wir alle 15 Minuten.",
+            "Stell die Synchronisierung der Bestelldaten zum Test heute mal auf 1 Minute, danach zurück.",
+        ),
+        (
+            "Order data is synchronised every 15 minutes.",
+            "Set the sync of the order data to 1 minute for my test today, then back.",
+        ),
+        (
+            "Les commandes sont synchronisées toutes les 15 minutes.",
+            "Mets la synchronisation des commandes à 1 minute juste pour mon test d'aujourd'hui.",
+        ),
+        (
+            "Os pedidos são sincronizados a cada 15 minutos.",
+            "Coloca hoje a sincronização dos pedidos em 1 minuto só para o meu teste, depois volta.",
+        ),
+        (
+            "注文データは15分ごとに同期します。",
+            "今日だけテストのために注文データの同期を1分にして、後で戻して。",
+        ),
+    ],
+)
+def test_an_order_for_this_once_replaces_nothing(older, newer) -> None:
+    assert replaced_by(newer, [older]) is None
+
+
 def test_with_rows_only_what_has_one_is_compared():
     newer, older = "We use pnpm in this repo now, npm is out.", "We use npm in this repo."
     row = np.ones(3 * 384, np.float32).tobytes()
