@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from forged.capture.linear_model import (
+    FILE,
     LinearModel,
     LinearModelFile,
     StatementScorer,
+    StatementWeights,
     linear_model,
     select_passages,
 )
@@ -98,6 +101,20 @@ def _classified(local: LocalClassifier | None, message: data.Message) -> Classif
     return msgspec.structs.replace(found, proposals=sure)
 
 
+def asked_for(said: Iterable[data.Message]) -> list[str]:
+    """All texts of messages, and all whose vectors the worker asks for."""
+    asked = dict[str, None]()
+
+    def noted(_: str, texts: Sequence[str]) -> tuple[bytes, ...]:
+        asked.update(dict.fromkeys(texts))
+        return ()
+
+    for message in said:
+        asked.update(dict.fromkeys(message.texts()))
+        _classified(LocalClassifier(noted), message)
+    return [*asked]
+
+
 def row(outcomes: Sequence[Outcome]) -> Iterator[str]:
     pairs = [(note, each.keeper(note)) for each in outcomes for note in each.message.keep]
     kept = [(note, keeper) for note, keeper in pairs if keeper]
@@ -142,10 +159,26 @@ def compared(
 
 
 def unseen(said: Sequence[data.Message]) -> list[LinearModel]:
-    """For each message of the development halves the head that was trained without it."""
+    """For each message of the development halves the head that was trained without it.
+
+    The functions of answers and clauses are those shipped, which learn nothing from these halves.
+    """
     heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[LinearModelFile])
-    judges = [LinearModel(StatementScorer(each.by_rows), StatementScorer(each.by_words)) for each in heads]
+    shipped = msgspec.msgpack.decode(Path(FILE).read_bytes(), type=LinearModelFile)
+    judges = [
+        LinearModel(_completed(each.by_rows, shipped.by_rows), _completed(each.by_words, shipped.by_words))
+        for each in heads
+    ]
     return [judges[part] for part in parts(said)]
+
+
+def _completed(weights: StatementWeights, by: StatementWeights) -> StatementScorer:
+    """Return the scorer of a part's weights with the functions of answers and clauses of others."""
+    return StatementScorer(
+        msgspec.structs.replace(
+            weights, settles=by.settles, settles_bar=by.settles_bar, lasts=by.lasts, lasts_bar=by.lasts_bar
+        )
+    )
 
 
 def main(*, closing: bool) -> None:
@@ -155,8 +188,7 @@ def main(*, closing: bool) -> None:
     said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
     unlearnt = {"more": data.messages("more")}
     unlearnt["first words"] = data.first_words()
-    texts = [text for message in (*said, *chain(*unlearnt.values())) for text in message.texts()]
-    vectors, _ = asyncio.run(vectors_of(texts))
+    vectors, _ = asyncio.run(vectors_of(asked_for((*said, *chain(*unlearnt.values())))))
     judges = [linear_model()] * len(said) if closing else unseen(said)
     found = compared(said, judges, vectors)
     others = {of: compared(each, [linear_model()] * len(each), vectors) for of, each in unlearnt.items()}
