@@ -352,7 +352,7 @@ class _ProposalDecider:
 
 
 def _shows_other_scope(proposal: Proposal, scope: Scope) -> bool:
-    """Return True if the words of a proposal show that it is not of a scope, in which it changes nothing."""
+    """Return True if the words of a proposal tie it to another scope than this one."""
     if scope == Scope.USER:
         return names_repository(proposal.judged_text)
     return not proposal.update_only and names_all_repositories(proposal.judged_text)

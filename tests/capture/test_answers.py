@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.answers import AnsweredQuestion, has_value, lists_options, question_in, subject_of
+from forged.capture.answers import (
+    AnsweredQuestion,
+    has_value,
+    lists_options,
+    question_in,
+    subject_of,
+    turns_away,
+)
 from forged.capture.authorship import sentences, statements
 from forged.capture.linear_model import (
     SIGNS,
@@ -283,3 +290,35 @@ def test_the_agents_lists_and_quotations_are_no_question():
     listed = "- Should all deploys skip review?\n- Should tokens be logged?"
     message = f"The page lists:\n\n{listed}\n\n> Trust the mirror?"
     assert statements([Utterance("assistant", message), Utterance("user", "yes")])[0].asked == ()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Next the csv header.",
+        "ok, next: the footer",
+        "Als nächstes den Kopf der CSV.",
+        "Lo siguiente es la cabecera.",
+        "Ensuite l'en-tête du CSV.",
+        "Em seguida o cabeçalho.",
+        "接下来做表头。",
+        "じゃあ次はログイン画面のバリデーションお願い。",
+    ],
+)
+def test_the_next_task_is_another_matter_than_the_answer(sentence):
+    assert turns_away(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Nextcloud.",
+        "The next release.",
+        "Am nächsten Montag.",
+        "El siguiente lunes.",
+        "下周一。",
+        "次回から。",
+    ],
+)
+def test_an_answer_that_names_a_next_time_is_an_answer(sentence):
+    assert not turns_away(sentence)

@@ -13,7 +13,7 @@ from forged.capture.decision import decide
 from forged.capture.existing import ExistingMemories, TentativeStatements
 from forged.capture.local_classifier import LocalClassifier
 from forged.capture.rules.engine import RuleClassifier
-from forged.capture.rules.replacement import successor_of
+from forged.capture.rules.replacement import is_evident, successor_of
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root
@@ -178,6 +178,8 @@ def test_a_part_is_changed_in_place_and_a_whole_statement_takes_the_place(older,
         ("Formateamos con black.", "Ahora formateamos con ruff. Ya no con black."),
         ("On formate avec black.", "On formate avec ruff. Plus jamais avec black."),
         ("Formatamos com black.", "Formatamos com ruff. Não mais com black."),
+        ("我们用 black 格式化。", "以后用 ruff 格式化。不再用 black。"),
+        ("black で整形します。", "今後は ruff で整形します。black はもう使いません。"),
     ],
 )
 def test_a_brief_correction_keeps_all_its_sentences(older, newer) -> None:
@@ -191,7 +193,10 @@ def test_a_brief_correction_keeps_all_its_sentences(older, newer) -> None:
 
 def test_a_third_value_replaces_the_head_of_a_chain_of_which_it_shares_one_word() -> None:
     one = first("The timeout of the sap rfc is 30 seconds, the terminals do not wait longer.")
-    two = first("120 was too much, take 45 seconds for the rfc.", 2, supersedes="mem_1", version=2)
+    reason = "Since the workers were blocked for a whole day in the plant and nobody could book a pallet"
+    long = f"{reason}, it is 45 for the rfc, which all of them have agreed to in writing since then."
+    two = first(long, 2, supersedes="mem_1", version=2)
+    assert not is_evident("The sap rfc timeout is back to 30 seconds now.", two.content)
     documents = said("The sap rfc timeout is back to 30 seconds now.", [one, two])
 
     kept = live([one, two], documents)

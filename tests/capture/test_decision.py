@@ -461,6 +461,7 @@ def test_what_an_agent_wrote_of_a_statement_in_its_turn_adds_cues_to_the_persons
     documents, _ = decide(event, answer, {REPO: [theirs]}, nothing_forgotten, NOW)
 
     (kept,) = (each.memory for each in documents if not each.is_question)
+    assert len(documents) == 1 or not is_one  # another value may raise a question
     assert (kept.content, kept.origin) == (said, "typed")
     assert ("deploying" in kept.cues) is is_one
     if is_one:

@@ -48,8 +48,6 @@ _SAME_SLOT, _SAME_RULE = 0.3, 0.5
 _TWO_WORDS = 0.5
 # Most nearest sentences of the store that vectors alone may show to be replaced.
 _NEAREST = 4
-# Letters that related words have in common at least: at the beginning, and of one that is part of the other.
-_BEGINNING, _RUN = 4, 5
 # Lists of which a text that introduces something names values.
 _MANY_LISTS = 3
 # Most texts with evidence that are judged, those with most in common first.
@@ -339,7 +337,7 @@ def evident(
         for place, was, before, old in compared:
             if needs_word and not new.index.may_share(old.index):
                 continue
-            if _may_be_related((one, new), (was, old), common, alone):
+            if _may_be_related(new, old, slots_of(was).values, common, alone):
                 signs = pair_signs(newer, before, common)
                 if _are_related(signs, was, alone):
                     found[SentencePair(one, was, place)] = signs, alone
@@ -376,34 +374,17 @@ def _are_comparable(newer: str, older: str) -> bool:
 
 
 def _may_be_related(
-    newer: tuple[str, SlotTable], older: tuple[str, SlotTable], common: frozenset[str], alone: frozenset[str]
+    new: SlotTable, old: SlotTable, lists: Collection[str], common: frozenset[str], alone: frozenset[str]
 ) -> bool:
-    """Return False in microseconds if two texts share no subject or list; each has slots without dates."""
-    (said, new), (was, old) = newer, older
+    """Return False in microseconds if two texts share no subject and no list; `lists` are the older one's."""
     if new.index.may_share(old.index) and any(
         word not in common and new.index.has_related(word) for word in old.topics
     ):
-        return (new is slots_of(said) and old is slots_of(was)) or _may_share(said, was)
+        return True
     may_give_up = new.change and (
         not new.values.keys().isdisjoint(old.values) or names_number(new.numbers, old.numbers)
     )
-    return (may_give_up or not alone.isdisjoint(slots_of(was).values)) and _may_share(said, was)
-
-
-def _may_share(newer: str, older: str) -> bool:
-    """Return False if two texts share neither a list nor a beginning or part of a subject word."""
-    new, old = slots_of(newer), slots_of(older)
-    if not new.values.keys().isdisjoint(old.values):
-        return True
-    (ours, whole), (theirs, of_older) = _parts_of(new.topics), _parts_of(old.topics)
-    return not (ours.isdisjoint(theirs) and ours.isdisjoint(of_older) and theirs.isdisjoint(whole))
-
-
-def _parts_of(words: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return how words begin, and all runs of five letters in them."""
-    begin = {word[:letters] for word in words for letters in (_BEGINNING, _RUN)}
-    runs = {word[at : at + _RUN] for word in words for at in range(len(word) - _RUN + 1)}
-    return frozenset(begin), frozenset(runs)
+    return may_give_up or not alone.isdisjoint(lists)
 
 
 def _settles(text: str) -> bool:
