@@ -149,6 +149,7 @@ linear-models: $(VENV)/.installed
 	"$(BIN)/python" -m tests.training.train_linear_model
 	"$(BIN)/python" -m tests.training.pairs
 	"$(BIN)/python" -m tests.training.answers
+	"$(BIN)/python" -m tests.training.requests
 	"$(BIN)/python" -m tests.training.train_chat
 
 # Quality of recall and capture on labelled sets, with daemons of its own: `make eval ARGS="tests/data/life --split

@@ -28,14 +28,7 @@ import msgspec
 from forged.capture.answers import lists_options, question_in
 from forged.capture.forwarded import is_forwarded_line, split_forwarded
 from forged.capture.paste_detection import QUOTED, Author, classify_blocks
-from forged.capture.rules.requests import (
-    SaidToMemory,
-    asks,
-    letters_in,
-    matches,
-    said_to_memory,
-    without_request,
-)
+from forged.capture.rules.requests import asks, letters_in, without_request
 from forged.capture.text_patterns import (
     FENCE,
     is_formed,
@@ -74,8 +67,6 @@ _END = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Longest message, in characters, that may speak to the memory.
-_MOST_TO_MEMORY = 600
 # Share and least number of quoted characters that make a sentence a report of another person's words.
 _MOST_QUOTED, _LEAST_QUOTED = 0.45, 24
 _LEAST_BLANKS = 3
@@ -243,31 +234,6 @@ def parts_of(piece: MessagePiece) -> list[str]:
     """Split a piece into sentences; joined again they are its text, with wrapped lines in one."""
     text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
     return [part for part in _split(text) if part]
-
-
-def requests_to_memory(text: str, *, may_point: bool = False) -> tuple[SaidToMemory, ...]:
-    """Return a message's sentences that ask the memory to forget, or for what it has; none if in doubt.
-
-    Doubtful are long messages, lists, pasted text, and orders of scripts and of agents. `may_point`: the
-    message before asked the memory.
-    """
-    if len(text) > _MOST_TO_MEMORY or not (may_point or matches("speaks", text)):
-        return ()
-    found = pieces(text)
-    if any(piece.author != "typed" or any(map(is_item, piece.lines)) for piece in found):
-        return ()
-    parts = [part for piece in found for part in parts_of(piece)]
-    for at, part in reversed([*enumerate(parts)]):
-        if at and matches("it", part) and not parts[at - 1].rstrip().endswith(("?", "？")):
-            parts[at - 1 : at + 1] = [f"{parts[at - 1].rstrip(' .!。！')}, {part.lstrip()}"]
-    asked = [said_to_memory(part, may_point=may_point) for part in parts]
-    if not any(asked):
-        return ()
-    others = (part if each is None else each.around for part, each in zip(parts, asked, strict=True))
-    if any(matches("job", each) for each in others):
-        return ()
-    is_of_here = any(matches("here", each) for each in parts)
-    return tuple(each for each in asked if each is not None and not (is_of_here and each.verb == "ask"))
 
 
 def _unwrapped(lines: Sequence[str]) -> str:

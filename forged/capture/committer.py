@@ -32,8 +32,8 @@ from forged.capture.existing import (
     vectors_of_texts,
 )
 from forged.capture.intake import response_of
+from forged.capture.memory_requests import SaidToMemory
 from forged.capture.rules.pair_model import NO_ROWS
-from forged.capture.rules.requests import SaidToMemory
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (

@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
-from forged.capture.authorship import requests_to_memory
 from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import CommitResult, Committer, Decision
 from forged.capture.existing import MeantMemories
 from forged.capture.intake import Cleaned, Submission, clean
+from forged.capture.memory_requests import SaidToMemory, requests_to_memory, subject_words
 from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, OptOut
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
-from forged.capture.rules.requests import SaidToMemory, names_memory, subject_words
+from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
 from forged.capture.text_patterns import is_item
 from forged.capture.values import Classified, Classify, KnownMemory, Refused, TaskFailed, WorkerSettings

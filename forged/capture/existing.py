@@ -21,6 +21,7 @@ import numpy as np
 
 from forged.capture.answers import judged_part
 from forged.capture.authorship import pieces
+from forged.capture.memory_requests import SaidToMemory, request_scorer, subject_words
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import (
     Judgement,
@@ -30,9 +31,9 @@ from forged.capture.rules.replacement import (
     sentences_in,
     successor_of,
 )
-from forged.capture.rules.requests import SaidToMemory, subject_words, words_to_forget
+from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import announces_change, is_about_the_same, slots_of
-from forged.capture.text_patterns import is_numbered, opening, words_said
+from forged.capture.text_patterns import is_numbered, opening, plain, words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
@@ -61,6 +62,10 @@ _LEAST_SHARE = 0.5
 _BEHIND, _MOST_MEANT = 0.6, 3
 # Least share of a subject's words in the memory that is meant: of a whole fact, and of a thing.
 _LEAST_OF_FACT, _LEAST_OF_THING = 0.4, 0.2
+# The same for a request that no wording says: what it loses with each nat of its surety, and its least.
+_LEAST_OF_SCORED, _OF_SURETY, _LEAST_OF_SURE = 0.5, 0.2, 0.15
+# Weight of a word that many requests have, if a memory has it, too.
+_FRAME = 0.3
 # Origins of programs' texts, and words that one shares with a person's text that says the same.
 _OF_AGENTS = frozenset({Origin.AGENT, Origin.MODEL})
 _LEAST_SHARED, _SHARED_OF_FEW, _SHARED_OF_MANY = 2, 0.75, 0.6
@@ -458,19 +463,34 @@ class MeantMemories(msgspec.Struct, frozen=True):
 
 
 def memories_meant(view: View, said: SaidToMemory) -> MeantMemories:
+    """Return the memories that share the words of a request's subject, of a question else its sentence."""
+    found = _memories_about(view, said, said.topic)
+    if found.found or said.verb == "forget":
+        return found
+    return _memories_about(view, said, plain(said.sentence))
+
+
+def _memories_about(view: View, said: SaidToMemory, topic: str) -> MeantMemories:
     """Return the memories that share the words of a request's subject; rare words count most."""
-    wanted = subject_words(said.topic)
-    heads = [(home, each) for home in view.maps for each in _heads_near(home, said.topic)] if wanted else []
+    wanted = subject_words(topic)
+    heads = [(home, each) for home in view.maps for each in _heads_near(home, topic)] if wanted else []
     words = [subject_words(each.content) for _, each in heads]
     held, count = Counter(chain.from_iterable(words)), sum(len(home.memories) for home in view.maps)
+    frame = request_scorer().frame
+
+    def weight_of(word: str) -> float:
+        share = 1.0 if word.isascii() else _UNKNOWN
+        if held[word]:
+            share = _FRAME if word in frame else 1.0
+        elif word in frame:
+            share = 0.0
+        return share * math.log((count + 1) / (held[word] + 0.5))
 
     def weight(some: Iterable[str]) -> float:
-        return sum(
-            math.log((count + 1) / (held[word] + 0.5)) * (1 if held[word] or word.isascii() else _UNKNOWN)
-            for word in some
-        )
+        return sum(map(weight_of, some))
 
-    whole = weight(wanted)
+    if not (whole := weight(wanted)):  # it has no words of its own
+        return MeantMemories()
     scored = [
         (weight(wanted & has) / whole, each.created_at, Root(home.root, Scope(home.scope)), each, has)
         for (home, each), has in zip(heads, words, strict=True)
@@ -481,10 +501,19 @@ def memories_meant(view: View, said: SaidToMemory) -> MeantMemories:
     share, _, _, _, has = scored[0]
     near = tuple((root, each) for part, _, root, each, _ in scored if part >= _BEHIND * share)
     shared = wanted & has
-    is_sure = share >= (_LEAST_OF_FACT if said.is_fact else _LEAST_OF_THING)
+    is_sure = share >= _least_share(said)
     if said.is_fact and len(shared) == 1:  # one word in common may be chance
         is_sure = is_sure and weight(shared) >= _LEAST_COVER * weight(has)
     return MeantMemories(near[:_MOST_MEANT], is_sure and len(near) == 1)
+
+
+def _least_share(said: SaidToMemory) -> float:
+    """Return the least share of a request's subject that the memory must have which it means."""
+    if said.is_fact:
+        return _LEAST_OF_FACT
+    if said.surety == math.inf:
+        return _LEAST_OF_THING
+    return max(_LEAST_OF_SURE, _LEAST_OF_SCORED - _OF_SURETY * said.surety)
 
 
 def _heads_near(home: VectorMap, topic: str) -> Iterator[Memory]:

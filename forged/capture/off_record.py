@@ -16,6 +16,7 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
+from forged.capture.memory_requests import MOST_SCORED, Asked, asked_by_words
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import asks, begins_by_asking, forgets, form_of, letters_in, names_memory
 from forged.capture.text_patterns import plain, words_said
@@ -71,11 +72,14 @@ class CutMessage(msgspec.Struct, frozen=True):
 
 def cut_opted_out(text: str) -> CutMessage:
     """Cut opted-out text and requests to forget out of a message; return the rest and the parts."""
-    if not _CUES.search(plain(text)):
+    if len(text) > MOST_SCORED and not _CUES.search(plain(text)):
         return CutMessage(text)
     found = [_OptOutPiece(piece) for piece in pieces(text)]
+    asked = asked_by_words(text) if all(each.parts for each in found) else None
     if not any(each.opt_outs or each.to_forget for each in found):
-        return CutMessage(text)
+        if asked is None or asked.kind == "ask":
+            return CutMessage(text)
+        _cut_asked(found, asked)
     outside = [_cut_opt_out(found, piece, at) for piece in found for at in piece.opt_outs]
     opted_out = tuple(part for piece in found for part in piece.opted_out)
     for piece in found:
@@ -85,6 +89,18 @@ def cut_opted_out(text: str) -> CutMessage:
     left = "\n\n".join(filter(None, (piece.left for piece in found)))
     opted_out = tuple(part for piece in found for part in piece.opted_out)
     return CutMessage(left, opted_out, forgets, any(outside) and not left.strip())
+
+
+def _cut_asked(found: Sequence[_OptOutPiece], asked: Asked) -> None:
+    """Cut what a message asks for in no known wording: its request to forget, or all but requests to keep."""
+    places = [(piece, at) for piece in found for at in range(len(piece.parts))]
+    piece, at = places[asked.likeliest_of([piece.parts[at] for piece, at in places])]
+    if asked.kind == "forget":
+        piece.to_forget.append(at)
+        return
+    for each in found:
+        each.remove_all()
+    piece.remove_whole(at)
 
 
 @functools.cache
@@ -185,6 +201,10 @@ class _OptOutPiece:
     def remove(self, at: int) -> None:
         """Remove the sentence at an index, except its clauses that ask to keep something else."""
         self._left[at] = _requests_in(self.parts[at])
+
+    def remove_whole(self, at: int) -> None:
+        """Remove the sentence at an index, even if it seems to ask for something."""
+        self._left[at] = None
 
     def remove_from(self, at: int, step: int) -> bool:
         """Remove sentences from `at` in direction `step` until one asks to remember; return True if any."""

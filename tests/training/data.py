@@ -20,11 +20,14 @@ from forged.conversation import Utterance
 DATA = Path(__file__).parents[1] / "data"
 STATEMENTS, NEAR, PLAIN = DATA / "statements", DATA / "statements" / "near", DATA / "statements" / "plain"
 TYPED, ASKING = DATA / "typed", DATA / "said" / "asking" / "said.jsonl"
+REQUESTS = DATA / "requests"
 FIRST_WORDS = DATA / "first_words"
 SAID = DATA / "said" / "dev" / "said.jsonl"
 SESSIONS, LASTING = DATA / "sessions" / "dev" / "sessions.jsonl", DATA / "sessions" / "dev" / "lasting.tsv"
 # What a turn of an agent's life counts: of a day they are by far the most, and of the data they are few.
 _TURN = 3.0
+# The same of what asks not to be kept, and of a request to forget.
+REFUSED = {"refuse": 0.7, "forget": 0.2}
 KEPT = ("explicit", "rule", "decision", "correction", "fact")
 OTHERS = (
     *("one_off", "question", "progress", "chat", "hypothetical"),
@@ -141,6 +144,15 @@ def typed() -> Iterator[Message]:
             yield Message(name, file.stem, kind, ({"role": "user", "content": text},), keep)
 
 
+def refused() -> Iterator[Example]:
+    """Messages that ask not to be kept, and those that ask the memory to forget: nothing of them is kept."""
+    for file in files(REQUESTS):
+        for line in file.read_text().splitlines():
+            kind, text, _ = line.split("\t")
+            if kind in REFUSED:
+                yield Example(text, False, REFUSED[kind], kind)
+
+
 def first_words() -> tuple[Message, ...]:
     """The plainest things that people say, to judge by alone; any memory of what is to be kept counts."""
     return tuple(
@@ -173,7 +185,7 @@ def examples(said: Sequence[Message]) -> list[Example]:
 
     Those of `said` first, by their places, and then all that nobody is judged by.
     """
-    found = [*sentences(), *sentences(NEAR), *sentences(PLAIN)]
+    found = [*sentences(), *sentences(NEAR), *sentences(PLAIN), *refused()]
     others = [*messages("asking"), *typed()]
     for place, message in (*enumerate(said), *((-1, each) for each in others)):
         first, weight = message.keep[0] if message.keep else None, _TURN if message.store else 1.0
@@ -206,6 +218,7 @@ def is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
 
 def digest() -> str:
     """Return a hash of all the data."""
-    read = [*files(STATEMENTS), *files(NEAR), *files(PLAIN), SAID, SESSIONS, LASTING, ASKING]
+    read = [*files(STATEMENTS), *files(NEAR), *files(PLAIN), *files(REQUESTS)]
+    read += [SAID, SESSIONS, LASTING, ASKING]
     read += sorted(TYPED.glob("*/*.tsv"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()

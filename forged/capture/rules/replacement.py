@@ -77,7 +77,7 @@ Evidence = Literal[
 # Nats by which the bar is higher for each evidence: the bars are those of pairs, and these of whole stores.
 _RAISED: dict[Evidence, float] = {
     "bare": -1.0,
-    "list": -0.1,
+    "list": -0.03,
     "given_up": -1.0,
     "change": 0.1,
     "value": 0.4,

@@ -30,15 +30,6 @@ _LETTERS = re.compile(r"[^\W_]")
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
-_QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
-# Words of a subject: letters of a word that count, words, and runs of Han and kana.
-_STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
-# Ends of clauses; a comma before a subordinate clause is none.
-_BREAKS = re.compile(
-    r"[,;–—，；、]"
-    r"(?! ?(?:dass|was|wie|wer|wo|que|qu'|ce qu|lo que|o que|that|what|which)\b)|[.!?。！？](?=\s|$)| - "
-)
-
 # Letters before a clause's request: "and please remember ...".
 _BEGINNING = 16
 
@@ -48,7 +39,8 @@ Naming = Literal[
     "kept", "known", "mentioned", "prefers", "recalls", "looks_up", "here", "job", "frame", "speaks"
 ]
 Pointing = Literal["points", "shown", "nth", "it", "outdated"]
-Kind = Asking | Forgetting | Naming | Pointing
+Working = Literal["for_now", "told_to", "machine"]
+Kind = Asking | Forgetting | Naming | Pointing | Working
 
 
 _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
@@ -137,70 +129,18 @@ def names_memory(sentence: str) -> bool:
 
 
 Verb = Literal["forget", "ask"]
-_LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
+LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
 # Signs that the memory is meant, and that a question is put to it.
 _NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
 _HELD: tuple[Kind, ...] = ("kept", "known")
 _ASKING: tuple[Kind, ...] = ("recalls", "kept")
-_LAST, _ONLY_POINTING = 6, frozenset({"shown", "points"})
-
-
-class SaidToMemory(msgspec.Struct, frozen=True):
-    """A sentence that speaks to the memory: verb, subject (it may be a fact), words around the request.
-
-    `points`: to a memory of the session, maybe by its `place` in a reply (-1: last); `only_points`: no name.
-    """
-
-    verb: Verb
-    sentence: str
-    topic: str
-    around: str = ""
-    is_fact: bool = False
-    points: bool = False
-    place: int = 0
-    only_points: bool = False
-
-
-def said_to_memory(sentence: str, *, may_point: bool = False) -> SaidToMemory | None:
-    """Return what a sentence asks of the memory, with its subject; None if it asks nothing of it.
-
-    `may_point`: the message before asked the memory, so "forget that one" is about its answer.
-    """
-    said = plain(sentence)
-    blanked = _QUOTED.sub(_blank, said)
-    sign = form_of("points").search(blanked)
-    found = _read_request(blanked) or (_read_pointing(blanked) if may_point and sign else None)
-    if found is None:
-        return None
-    verb, start, end, kinds = found
-    around = f"{said[:start]}.\n{said[end:]}"
-    if verb == "ask" or not (sign or _has_kind("shown", blanked)):
-        return SaidToMemory(verb, sentence, _topic(said, start, end), around, "fact" in kinds)
-    nth, topic = form_of("nth").search(sign[0] if sign else blanked), said
-    for kind in ("shown", "points", "outdated"):
-        topic = form_of(kind).sub(" ", topic)
-    place = (nth is not None and nth.lastindex) or 0
-    place, alone = -1 if place == _LAST else place, not _ONLY_POINTING.isdisjoint(kinds)
-    return SaidToMemory(verb, sentence, topic, around, points=True, place=place, only_points=alone)
-
-
-def _read_pointing(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
-    """Return the place of a verb that removes what a plain sentence points to."""
-    signs = (_Signs(said, language) for language in _LANGUAGES)
-    verbs = (
-        (each.span("forget") or each.span("erase"))
-        for each in signs
-        if each.span("points") and not each.span("holds") and not each.span("fact")
-    )
-    found = next(filter(None, verbs), None)
-    return None if found is None else ("forget", *found, ("points",))
 
 
 @functools.lru_cache(256)  # a message is read at its prompt and at the end of its turn
-def _read_request(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
+def read_request(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
     """Return a request's verb, begin, end, and the kinds of its signs, which have one language."""
-    for language in _LANGUAGES:
-        signs = _Signs(said, language)
+    for language in LANGUAGES:
+        signs = Signs(said, language)
         if kinds := signs.request():
             verb: Verb = "ask" if kinds[0] in _ASKING else "forget"
             spans = list(filter(None, map(signs.span, kinds)))
@@ -208,7 +148,7 @@ def _read_request(said: str) -> tuple[Verb, int, int, tuple[Kind, ...]] | None:
     return None
 
 
-class _Signs:
+class Signs:
     """Signs of one language in a plain sentence, by which a request to the memory is recognised."""
 
     def __init__(self, said: str, language: str) -> None:
@@ -241,28 +181,6 @@ class _Signs:
         return ()
 
 
-def _blank(found: re.Match[str]) -> str:
-    """Return a quotation with blanks in place of its words."""
-    return found[0][0] + " " * (len(found[0]) - 2) + found[0][-1]
-
-
-def _topic(said: str, start: int, end: int) -> str:
-    """Return the subject of a request: its clause, else the one before it, without words of requests."""
-    edges = [0, *(each.end() for each in _BREAKS.finditer(said)), len(said)]
-    first = max(edge for edge in edges if edge <= start)
-    last = min(edge for edge in edges if edge >= end)
-    return said[first:last] if subject_words(said[first:last]) else said[:first]
-
-
-def subject_words(text: str) -> frozenset[str]:
-    """Return the words of a text's subject, cut to five letters: none of those that make a request."""
-    said = form_of("frame").sub(" ", plain(text))
-    found = {word[:_STEM].removesuffix("s") or word for word in _WORDS.findall(said)}
-    for run in _RUNS.findall(said):
-        found |= {run[at : at + 2] for at in range(max(len(run) - 1, 1))}
-    return frozenset(found)
-
-
 def forgets(said: str) -> bool:
     """Return True if a plain sentence asks to forget, or gives something up."""
     return any(form_of(kind).search(said) for kind in _FORGETTING) or _is_forget(said)
@@ -270,7 +188,7 @@ def forgets(said: str) -> bool:
 
 def _is_forget(said: str) -> bool:
     """Return True if a plain sentence asks the memory to forget."""
-    return (_read_request(said) or ("",))[0] == "forget"
+    return (read_request(said) or ("",))[0] == "forget"
 
 
 @functools.cache
