@@ -26,6 +26,8 @@ FILE = os.path.join(os.path.dirname(__file__), "answers.toml")
 _LAST = 3
 # Most characters of a message that proposes only by saying how something would be.
 _MOST_OFFERED = 200
+# Longest reply to a report, in characters.
+_BRIEF_REPLY = 60
 _MOST_WORDS, _MOST_CHARS = 5, 12
 _ASKS = re.compile(r"[?？]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
@@ -205,6 +207,16 @@ def question_in(sentences: Sequence[str]) -> tuple[str, ...]:
     if not asking and sum(map(len, said)) <= _MOST_OFFERED:
         asking = [each for each in said[:_LAST] if answer_words().would.search(each)]
     return (*asking, *(each for each in said if each not in asking)) if asking else ()
+
+
+def report_in(sentences: Sequence[str], reply: str) -> tuple[str, ...]:
+    """Return the sentences of an agent's brief report that a brief reply may change, last one first.
+
+    A number alone is a choice.
+    """
+    said = [each for each in reversed(sentences) if not QUOTED.match(each)]
+    is_brief = len(reply) <= _BRIEF_REPLY and sum(map(len, said)) <= _MOST_OFFERED
+    return tuple(said[:_LAST]) if is_brief and has_value(reply, offers=True) else ()
 
 
 def with_subject(subject: str, said: str) -> str:

@@ -25,7 +25,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.answers import lists_options, question_in
+from forged.capture.answers import lists_options, question_in, report_in
 from forged.capture.forwarded import is_forwarded_line, split_forwarded
 from forged.capture.paste_detection import QUOTED, Author, classify_blocks
 from forged.capture.rules.requests import asks, letters_in, without_request
@@ -394,7 +394,9 @@ def _statements_of_message(agent_text: str, place: int, found: Sequence[MessageP
     said = [*_sentences_with_headings(found)]
     agent = _agent_sentences(agent_text) if said else ()
     proposed, asked = _last_proposal(agent), question_in(agent)
-    offers = bool(asked) and lists_options(agent_text)
+    offers = bool(agent) and lists_options(agent_text)
+    if not asked and not offers:
+        asked = report_in(agent, " ".join(text for text, *_ in said))
     message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")

@@ -19,10 +19,10 @@ import msgspec
 from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import CommitResult, Committer, Decision
 from forged.capture.existing import MeantMemories
-from forged.capture.intake import Cleaned, Submission, clean
+from forged.capture.intake import Cleaned, OffRecord, Submission, clean
 from forged.capture.memory_requests import SaidToMemory, requests_to_memory, subject_words
 from forged.capture.notifications import Notifications, unanswered
-from forged.capture.off_record import OffRecord, OptOut
+from forged.capture.off_record import OptOut
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall

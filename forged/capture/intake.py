@@ -14,13 +14,13 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from forged.capture.authorship import MOST_ASKED
-from forged.capture.off_record import OffRecord, OptOut, cut_opted_out, opt_out_of, prepare, without_repeats
+from forged.capture.off_record import OptOut, cut_opted_out, opt_out_of, prepare, without_repeats
 from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 from forged.counters import Metrics
@@ -44,6 +44,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Messages after the newest prompt that identify a known window.
 _MOST_COMPARED = 8
 _WHOLE_WINDOW_KINDS = frozenset({"compaction", "explicit"})
+# Most sessions with stored opt-outs, and texts of each.
+_MOST_SESSIONS, _MOST_OPT_OUTS = 256, 32
 T = TypeVar("T")
 
 
@@ -110,6 +112,33 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
     is_urgent: bool = True
     learned: LearnedSession | None = None
     is_known: bool = False
+
+
+class OffRecord:
+    """Words of the texts that each session asked not to remember, in this daemon's memory only.
+
+    The oldest sessions are dropped beyond a limit; their transcripts still have the opt-outs.
+    """
+
+    def __init__(self) -> None:
+        self._opted_out: dict[str, tuple[OptOut, ...]] = {}  # newest last
+
+    def add(self, key: str, opted_out: Sequence[OptOut]) -> None:
+        """Store a session's opt-outs by its key; the oldest ones and sessions beyond limits are dropped."""
+        if opted_out and key:
+            known = self._opted_out.pop(key, ())
+            self._opted_out[key] = tuple(dict.fromkeys((*known, *opted_out)))[-_MOST_OPT_OUTS:]
+            if len(self._opted_out) > _MOST_SESSIONS:
+                del self._opted_out[next(iter(self._opted_out))]
+
+    def of(self, key: str) -> tuple[OptOut, ...]:
+        """Return the opt-outs of a session."""
+        return self._opted_out.get(key, ())
+
+    def of_all(self, session_ids: Collection[str]) -> tuple[OptOut, ...]:
+        """Return the opt-outs of sessions with these ids, in all roots."""
+        found = (some for key, some in self._opted_out.items() if key.partition("\0")[0] in session_ids)
+        return tuple(chain.from_iterable(found))
 
 
 class Cleaned(msgspec.Struct, frozen=True):

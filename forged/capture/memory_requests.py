@@ -229,7 +229,7 @@ def request_scorer() -> RequestScorer:
 
 
 class Asked(NamedTuple):
-    """What a message likely asks of the memory, and how many nats it is above the bar."""
+    """Likely request of a message to the memory, with the nats by which it is above the bar."""
 
     kind: Verb | Literal["refuse"]
     surety: float

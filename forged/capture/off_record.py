@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -18,22 +18,18 @@ import msgspec
 from forged.capture.authorship import MessagePiece, parts_of, pieces
 from forged.capture.memory_requests import MOST_SCORED, Asked, asked_by_words
 from forged.capture.rules.durability import Veto, is_vetoed
-from forged.capture.rules.requests import asks, begins_by_asking, forgets, form_of, letters_in, names_memory
+from forged.capture.rules.requests import (
+    asks,
+    begins_by_asking,
+    forgets,
+    form_of,
+    letters_in,
+    matches,
+    names_memory,
+)
 from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
-# Words of which each pattern needs one. Most messages have none, so one search suffices.
-_CUES = re.compile(
-    r"not\b|n'?t\b|\bno\b|nothing|none|neither|never|\bout\b|stop|quit|avoid|refrain|without|against|"
-    r"instead|off[- ]|between|leave|nowhere|nirg|"
-    r"forget|unlearn|unremember|delete|remove|erase|drop|discard|purge|wipe|clear|throw|rid|retract|scrub|longer|"
-    r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|w[ie]rf|n[ie]h?m|"
-    r"radier|tilg|tach|nunca|jamas|deja|evita|sin|nada|entre|extraofi|fuera|registro|olvid|borr|elimin|quit|suprim|desc|sac|"
-    r"pas\b|jamais|rien|inutile|arrete|cesse|evite|sans|off|hors|oubli|supprim|effac|enlev|retir|jett|raye|ote|plus|"
-    r"nao|nem|par[ae]\b|deix|sem|fora|esque[cç]|apag|exclu|delet|tir[ae]|limp|risc|"
-    r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"
-    r"やめ|止め|控え|破棄|外"
-)
 # Letters of a sentence that says more than an opt-out, and words of a clause that may be a statement.
 _SAYS, _CLAUSE = 12, 3
 # Marks and blanks at the end of a sentence.
@@ -52,8 +48,6 @@ _CLAUSES = re.compile(
 _JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|但是?|でも)?\s*", re.IGNORECASE)
 # Words with a capital letter inside a sentence, or with a number.
 _NAMES = re.compile(r"(?<=[^\s.!?:;\"'(] )[^\W\d_a-z][^\W_]+|\b[^\W_]*\d[\w.]*")
-# Most sessions with stored opt-outs, and texts of each.
-_MOST_SESSIONS, _MOST_OPT_OUTS = 256, 32
 # Share of an opted-out text's words that make another sentence a repetition.
 _AGAIN = 0.5
 
@@ -72,7 +66,7 @@ class CutMessage(msgspec.Struct, frozen=True):
 
 def cut_opted_out(text: str) -> CutMessage:
     """Cut opted-out text and requests to forget out of a message; return the rest and the parts."""
-    if len(text) > MOST_SCORED and not _CUES.search(plain(text)):
+    if len(text) > MOST_SCORED and not matches("cuts", text):
         return CutMessage(text)
     found = [_OptOutPiece(piece) for piece in pieces(text)]
     asked = asked_by_words(text) if all(each.parts for each in found) else None
@@ -141,33 +135,6 @@ def is_opted_out(content: str, opted_out: Sequence[OptOut], prompts: Sequence[st
     """Return True if a text repeats what the session's opt-outs or a person's prompts opted out."""
     fresh = (opt_out_of(text) for prompt in prompts for text in cut_opted_out(prompt).opted_out)
     return any(each.is_said_in(content) for each in chain(opted_out, fresh))
-
-
-class OffRecord:
-    """Words of the texts that each session asked not to remember, in this daemon's memory only.
-
-    The oldest sessions are dropped beyond a limit; their transcripts still have the opt-outs.
-    """
-
-    def __init__(self) -> None:
-        self._opted_out: dict[str, tuple[OptOut, ...]] = {}  # newest last
-
-    def add(self, key: str, opted_out: Sequence[OptOut]) -> None:
-        """Store a session's opt-outs by its key; the oldest ones and sessions beyond limits are dropped."""
-        if opted_out and key:
-            known = self._opted_out.pop(key, ())
-            self._opted_out[key] = tuple(dict.fromkeys((*known, *opted_out)))[-_MOST_OPT_OUTS:]
-            if len(self._opted_out) > _MOST_SESSIONS:
-                del self._opted_out[next(iter(self._opted_out))]
-
-    def of(self, key: str) -> tuple[OptOut, ...]:
-        """Return the opt-outs of a session."""
-        return self._opted_out.get(key, ())
-
-    def of_all(self, session_ids: Collection[str]) -> tuple[OptOut, ...]:
-        """Return the opt-outs of sessions with these ids, in all roots."""
-        found = (some for key, some in self._opted_out.items() if key.partition("\0")[0] in session_ids)
-        return tuple(chain.from_iterable(found))
 
 
 class _OptOutPiece:

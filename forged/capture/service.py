@@ -17,8 +17,7 @@ from weakref import WeakValueDictionary
 from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import Committer
 from forged.capture.dispatcher import EventDispatcher, Forget, Meant, Rank
-from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
-from forged.capture.off_record import OffRecord
+from forged.capture.intake import Intake, OffRecord, Outcome, Submission, SubmittedEvents
 from forged.capture.queue import CaptureQueue, EventFlusher, QueuedEvent, session_key
 from forged.capture.supervisor import MakeSupervisor, Supervisor
 from forged.capture.values import WorkerSettings

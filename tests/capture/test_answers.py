@@ -258,8 +258,16 @@ async def test_what_settles_nothing_is_not_kept():
     assert await proposed("Ninety days.", settles=-1.0) == []
 
 
-async def test_what_is_said_without_a_question_is_no_answer():
-    assert await proposed("Ninety days.", "I added the test and it passes.") == []
+async def test_a_brief_reply_to_a_brief_report_is_judged_with_it_and_a_longer_one_is_no_answer():
+    """Who reads a report may change it: "then ninety days". A number alone is a choice."""
+    report = "Audit rows go after thirty days."
+    (found,) = await proposed("Then ninety days.", report)
+    assert found.content.endswith("Then ninety days.")
+    assert await proposed("Then ninety days.", report, settles=-1.0) == []
+    assert await proposed("90", report) == []
+    assert await proposed("Then ninety days.", f"{report} " * 8) == []
+    assert await proposed(f"Then ninety days. {'We have seen it again. ' * 4}", report) == []
+    assert await proposed("Then ninety days.", f"1. keep them\n2. drop them\n\n{report}") == []
 
 
 @pytest.mark.parametrize("answer", EMPTY)

@@ -43,7 +43,7 @@ _ORDINARY = 0.5
 # Of texts that look like requests, the share that may be taken for one of a kind; of ordinary ones, too.
 FALSE_ALIKE = {"forget": 0.025, "ask": 0.01, "refuse": 0.02}
 FALSE_ORDINARY = {"forget": 0.006, "ask": 0.004, "refuse": 0.004}
-FALSE_KEEP = {"forget": 0.006, "ask": 0.01, "refuse": 0.006}
+FALSE_KEEP = {"forget": 0.005, "ask": 0.01, "refuse": 0.006}
 _PARTS = 5
 # In how many requests, at least, a word of their frame is; in their memories it is less often.
 _LEAST_FRAME, _TIMES = 3, 2

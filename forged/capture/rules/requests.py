@@ -39,7 +39,7 @@ Naming = Literal[
     "kept", "known", "mentioned", "prefers", "recalls", "looks_up", "here", "job", "frame", "speaks"
 ]
 Pointing = Literal["points", "shown", "nth", "it", "outdated"]
-Working = Literal["for_now", "told_to", "machine"]
+Working = Literal["for_now", "told_to", "machine", "cuts"]
 Kind = Asking | Forgetting | Naming | Pointing | Working
 
 
