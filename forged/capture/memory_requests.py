@@ -51,6 +51,8 @@ _REMOVES, _NAMES_MEMORY = (
     frozenset({"erase", "forget", "unlearns"}),
     frozenset({"kept", "known", "mentioned", "prefers"}),
 )
+# Of these wordings a request needs one, or its score is not even taken.
+_NEEDED: tuple[Kind, ...] = ("speaks", "cuts")
 _POINTING: tuple[Kind, ...] = ("shown", "points", "outdated")
 _OF_WORK: tuple[Kind, ...] = ("for_now", "told_to", "machine")
 _LOOKS = frozenset({"recalls", "looks_up"})
@@ -242,7 +244,7 @@ class Asked(NamedTuple):
 @functools.lru_cache(64)  # a message is read at its prompt and at the end of its turn
 def asked_by_words(message: str) -> Asked | None:
     """Return what a short message likely asks of the memory, by its words, or None."""
-    if not 0 < len(message) <= MOST_SCORED:
+    if len(message) > MOST_SCORED or not any(matches(kind, message) for kind in _NEEDED):
         return None
     scorer = request_scorer()
     scores = scorer.scores(without_quoted(message))
