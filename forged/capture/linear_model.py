@@ -9,11 +9,10 @@ msgspec.MsgspecError for an invalid file, and ValueError for a vector of another
 from __future__ import annotations
 
 import functools
-import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -23,7 +22,7 @@ from forged.capture.answers import AnsweredQuestion, has_value
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
-from forged.text.linear import LinearFunction, Weights, hashed_features
+from forged.text.linear import LinearFunction, Weights, hashed_features, log_sum
 from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
@@ -118,7 +117,7 @@ class StatementScorer:
             return line.value(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}
-        keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
+        keep = of(self._keep) + log_sum(kept.values()) - log_sum(map(of, self._others))
         return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
 
     def settles(
@@ -152,13 +151,6 @@ class LinearModel(msgspec.Struct, frozen=True):
 
     by_rows: StatementScorer
     by_words: StatementScorer
-
-
-def _log_sum(scores: Iterable[float]) -> float:
-    """Return the logarithm of the sum of the scores' exponentials, without overflow."""
-    scores = tuple(scores)
-    most = max(scores)
-    return most + math.log(sum(math.exp(each - most) for each in scores))
 
 
 @functools.cache

@@ -36,7 +36,7 @@ from forged.capture.linear_model import (
     request_score,
     select_passages,
 )
-from forged.capture.rules.durability import ALL_OVER, Veto, is_vetoed
+from forged.capture.rules.durability import ALL_OVER, Veto, is_vetoed, kinds_in
 from forged.capture.rules.engine import LONGEST as LONGEST_SENTENCE
 from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
 from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
@@ -158,6 +158,7 @@ class LocalClassifier:
         wanted = [
             passage
             for passage in select_passages(found, lambda text: scores[text].keep, scorer.bar)
+            if scorer.sees_rows or "question" not in kinds_in("veto", passage.text)
             if passage.message not in answered
             or not (_is_contained_in(passage, answered[passage.message]) or is_vetoed(passage.text))
         ]

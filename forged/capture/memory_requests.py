@@ -21,6 +21,7 @@ import msgspec
 from forged.capture.authorship import parts_of, pieces
 from forged.capture.rules.requests import (
     LANGUAGES,
+    NAMING,
     Kind,
     Signs,
     Verb,
@@ -30,7 +31,7 @@ from forged.capture.rules.requests import (
     read_request,
 )
 from forged.capture.text_patterns import is_item, plain
-from forged.text.linear import LinearFunction, Weights, hashed_features
+from forged.text.linear import LinearFunction, Weights, hashed_features, log_sum
 from forged_client.typed import resolved
 
 FILE = os.path.join(os.path.dirname(__file__), "memory_requests.bin")
@@ -41,21 +42,18 @@ _MOST_TO_MEMORY = 600
 # What a message may ask for; a request to keep something is another, and most ask for nothing.
 ASKED: tuple[Verb | Literal["refuse"], ...] = ("forget", "ask", "refuse")
 KEEP, NOTHING = "keep", "none"
-# Wordings that are features of a message, and those that name a verb or the memory.
+# Wordings that are features of a message, and those of verbs that remove.
 _SIGNS: tuple[Kind, ...] = (
     *("polite", "question", "not", "refuses", "all", "forgets", "drops", "unlearns", "forget", "holds"),
     *("fact", "erase", "kept", "known", "mentioned", "prefers", "recalls", "looks_up", "here", "it", "shown"),
     *("points", "outdated", "for_now", "told_to", "machine"),
 )
-_REMOVES, _NAMES_MEMORY = (
-    frozenset({"erase", "forget", "unlearns"}),
-    frozenset({"kept", "known", "mentioned", "prefers"}),
-)
+_REMOVES: frozenset[Kind] = frozenset({"erase", "forget", "unlearns"})
 # Of these wordings a request needs one, or its score is not even taken.
 _NEEDED: tuple[Kind, ...] = ("speaks", "cuts")
 _POINTING: tuple[Kind, ...] = ("shown", "points", "outdated")
 _OF_WORK: tuple[Kind, ...] = ("for_now", "told_to", "machine")
-_LOOKS = frozenset({"recalls", "looks_up"})
+_LOOKS: frozenset[Kind] = frozenset({"recalls", "looks_up"})
 _QUOTED = re.compile(r""" "[^"\n]*" | «[^»\n]*» | „[^“”\n]*[“”] | 「[^」\n]*」 | 『[^』\n]*』 """, re.VERBOSE)
 # Words of a subject: letters of a word that count, words, and runs of Han and kana.
 _STEM, _WORDS, _RUNS = 5, re.compile(r"[a-z0-9à-ɏ]+"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
@@ -213,14 +211,10 @@ class RequestScorer:
         """Return the score of a message as each kind of request."""
         places, form = hashed_features(message), request_features(message)
         found = {name: line.value((), places, form) for name, line in self._lines.items()}
-        return {name: found[name] - _log_sum(found, name) for name in ASKED}
-
-
-def _log_sum(found: dict[str, float], name: str) -> float:
-    """Return the logarithm of the sum of exponentials of all scores but one."""
-    others = [score for other, score in found.items() if other != name]
-    most = max(others)
-    return most + math.log(sum(math.exp(each - most) for each in others))
+        return {
+            name: found[name] - log_sum(score for other, score in found.items() if other != name)
+            for name in ASKED
+        }
 
 
 @functools.cache
@@ -264,7 +258,7 @@ def request_features(message: str) -> tuple[float, ...]:
     """Return signs of a request in a message: wordings, and which come together; the last is always 1."""
     said = plain(message)
     found = {kind for kind in _SIGNS if form_of(kind).search(said)}
-    removes, names = not found.isdisjoint(_REMOVES), not found.isdisjoint(_NAMES_MEMORY)
+    removes, names = not found.isdisjoint(_REMOVES), not found.isdisjoint(NAMING)
     is_asked, is_question = asks(message), "?" in message or "？" in message
     request = read_request(said)
     together = (

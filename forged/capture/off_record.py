@@ -16,7 +16,7 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
-from forged.capture.memory_requests import MOST_SCORED, Asked, asked_by_words
+from forged.capture.memory_requests import Asked, asked_by_words
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import (
     asks,
@@ -66,12 +66,12 @@ class CutMessage(msgspec.Struct, frozen=True):
 
 def cut_opted_out(text: str) -> CutMessage:
     """Cut opted-out text and requests to forget out of a message; return the rest and the parts."""
-    if len(text) > MOST_SCORED and not matches("cuts", text):
+    asked = asked_by_words(text)
+    if asked is None and not matches("cuts", text):
         return CutMessage(text)
     found = [_OptOutPiece(piece) for piece in pieces(text)]
-    asked = asked_by_words(text) if all(each.parts for each in found) else None
     if not any(each.opt_outs or each.to_forget for each in found):
-        if asked is None or asked.kind == "ask":
+        if asked is None or asked.kind == "ask" or not all(each.parts for each in found):
             return CutMessage(text)
         _cut_asked(found, asked)
     outside = [_cut_opt_out(found, piece, at) for piece in found for at in piece.opt_outs]

@@ -10,7 +10,7 @@ import functools
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter, mul
 from zlib import crc32
@@ -64,6 +64,13 @@ def _taking(places: tuple[int, ...], size: int) -> Callable[[Sequence[int]], Seq
     """Return the function that takes the weights of a text's words from a table of a size."""
     first, *others = (place % size for place in places)
     return itemgetter(first, *others) if others else itemgetter(slice(first, first + 1))
+
+
+def log_sum(scores: Iterable[float]) -> float:
+    """Return the logarithm of the sum of the scores' exponentials, without overflow."""
+    scores = tuple(scores)
+    most = max(scores)
+    return most + math.log(sum(math.exp(each - most) for each in scores))
 
 
 def hashed_features(text: str) -> tuple[int, ...]:

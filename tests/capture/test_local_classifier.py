@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -275,3 +276,22 @@ def test_what_was_pasted_asks_for_nothing_and_speaks_for_nothing(liked):
     assert answered(f"{mail}\n\nplease remember that we use pnpm here, not npm").proposals
     typed = answered(f"{mail}\n\nauf Staging läuft noch Postgres 13").proposals
     assert [each.why for each in typed] == ["linear"], "the request is the mail's"
+
+
+QUESTIONS = [
+    "How do we deploy, indent Go files, name branches, log times and squash commits here (turn codex0)",
+    "how do we name the branches of the release here, and who squashes the commits of the others",
+    "Wie rücken wir Go ein, wie heißen die Branches und wann deployen wir hier immer",
+    "Cómo indentamos Go, cómo se llaman las ramas y cuándo desplegamos siempre aquí",
+    "Comment on indente Go, comment s'appellent les branches et quand est-ce qu'on déploie ici",
+    "Como indentamos Go, como se chamam os branches e quando fazemos deploy aqui sempre",
+]
+
+
+@pytest.mark.parametrize("said", QUESTIONS)
+async def test_by_words_a_question_without_its_mark_is_no_statement(said):
+    """Vectors show the form of a question; words alone take what it is about for a rule."""
+    event = Event(window=(Utterance("user", said), Utterance("assistant", "Understood.")), session_id="s")
+    classifier = RuleClassifier(lambda _id, _texts: (), LocalClassifier(None).refine)
+    found = await classifier.classify(event, (), deadline=math.inf, attempts=1)
+    assert [each.content for each in found.proposals if not each.update_only] == []

@@ -131,7 +131,7 @@ def names_memory(sentence: str) -> bool:
 Verb = Literal["forget", "ask"]
 LANGUAGES = ("en", "de", "es", "fr", "pt", "zh", "ja")
 # Signs that the memory is meant, and that a question is put to it.
-_NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
+NAMING: tuple[Kind, ...] = ("kept", "known", "mentioned", "prefers")
 _HELD: tuple[Kind, ...] = ("kept", "known")
 _ASKING: tuple[Kind, ...] = ("recalls", "kept")
 
@@ -166,7 +166,7 @@ class Signs:
         """Return the kinds of signs that make a request, or nothing."""
         is_forget = self.span("forget") is not None and self.span("holds") is None
         verb: Kind = "unlearns" if self.span("unlearns") else "forget"
-        named = tuple(each for each in _NAMING if self.span(each)) if is_forget or verb == "unlearns" else ()
+        named = tuple(each for each in NAMING if self.span(each)) if is_forget or verb == "unlearns" else ()
         if named or verb == "unlearns":
             return (verb, *named)
         if is_forget and self.span("fact"):
