@@ -12,7 +12,7 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -273,8 +273,7 @@ def subject_of(question: Sequence[str], answer: str) -> str:
     best, most, context = "", 0.0, " ".join(question).casefold()
     language, answered = _language(context), f"{answer.casefold()} {' '.join(_WORD.findall(answer))}"
     for number, sentence in enumerate(question[:_LAST]):
-        found = _unspaced_phrases(sentence) if CJK.search(sentence) else AskingSentence(sentence, language)
-        for phrase in found:
+        for phrase in _phrases(sentence, language):
             weight = phrase.weight + _elsewhere(phrase, context) - _EARLIER * number
             weight -= _ANSWERED * all(map(answered.__contains__, phrase.said))
             if weight > most:
@@ -282,6 +281,17 @@ def subject_of(question: Sequence[str], answer: str) -> str:
         if most >= _ENOUGH:
             break
     return best
+
+
+def topic_of(statement: str) -> str:
+    """Return the first noun phrase of a statement, or ""."""
+    sentence = f"{statement.rstrip('.。 ')}?"  # only a question's first words may be a phrase
+    return next((each.text for each in _phrases(sentence, _language(statement.casefold()))), "")
+
+
+def _phrases(sentence: str, language: str) -> Iterable[NounPhrase]:
+    """Return the noun phrases of a sentence in their order."""
+    return _unspaced_phrases(sentence) if CJK.search(sentence) else AskingSentence(sentence, language)
 
 
 class NounPhrase(NamedTuple):

@@ -329,7 +329,7 @@ class _ProposalDecider:
         """Return True if an uncertain proposal updates a known statement; else hold it as tentative."""
         if self._event.kind == "compaction" or not content:
             return False
-        if match.head or match.tentative:
+        if match.head or match.tentative or (self._existing.rows and match.doubted):
             return True
         self._existing.tentative.add(root, content, penalty=match.penalty)
         return False

@@ -22,14 +22,15 @@ import numpy as np
 from forged.capture.answers import judged_part
 from forged.capture.authorship import pieces
 from forged.capture.memory_requests import SaidToMemory, request_scorer, subject_words
+from forged.capture.rules.corrections import new_version
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import (
     Judgement,
     is_evident,
+    judge_fragment,
     judged,
     may_replace,
     sentences_in,
-    successor_of,
 )
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import announces_change, is_about_the_same, slots_of
@@ -322,23 +323,24 @@ class ReplacementLookup:
 
     @property
     def content(self) -> str:
-        """Return the text of the new version: the proposal's, or the head's with another value in it."""
+        """Return the text of the new version: the proposal's, with what stays of the head."""
         if self.head is None or self.head.origin not in OF_PERSON:
             return self._content
-        return successor_of(self._text, self.head.content) or self._content
+        return new_version(self._text, self.head.content, self._content)
 
     @cached_property
     def _judgement(self) -> Judgement | None:
         """Return how a typed text is judged against all versions of its root, or None if nothing shows."""
-        if self._root is None or self._by_model or not self._content:
+        root = self._root
+        if root is None or self._by_model or not self._content:
             return None
-        (versions, links, _), rows = self._existing.versions(self._root), self._existing.rows
+        (versions, links, _), rows = self._existing.versions(root), self._existing.rows
         if not versions:
             return None
         session, texts = self._existing.session_id, [*map(_judged_text, versions)]
         recent = [place for place, each in enumerate(versions) if each.session_id == session]
         chains = [links.head(each.id) for each in versions]
-        return judged(
+        found = judged(
             self._text,
             texts,
             rows=rows,
@@ -348,6 +350,10 @@ class ReplacementLookup:
             announced="" if self._proposal.update_only else self._existing.announced,
             is_answer=bool(self._proposal.agreed),
         )
+        has_more = any(self._existing.versions(each)[0] for each in self._existing.roots if each != root)
+        if (found is not None and found.margin > 0) or self._proposal.agreed or has_more:
+            return found
+        return judge_fragment(self._text, texts, rows) or found
 
     def _head_at(self, found: Judgement) -> Memory | None:
         """Return the head of the version that is judged, if the text is also about that head."""

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from forged.capture.decision import decide
 from forged.capture.existing import ExistingMemories, TentativeStatements
 from forged.capture.local_classifier import LocalClassifier
+from forged.capture.rules.corrections import is_fragment, new_version
 from forged.capture.rules.engine import RuleClassifier
-from forged.capture.rules.replacement import is_evident, successor_of
+from forged.capture.rules.replacement import is_evident
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root
@@ -57,16 +58,21 @@ def first(text: str, number: int = 1, **fields) -> Memory:
 def said(text: str, held: list[Memory], author: Origin = Origin.TYPED) -> tuple[DecidedMemory, ...]:
     """Return the documents that a typed message makes in a later session, without the local model."""
     event = Event(session_id="s2", roots=(REPO, USER), window=(Utterance("user", text),))
+    return decided(event, classified(event), held)
+
+
+def classified(event: Event) -> Classified:
+    """Return the proposals of an event, without the local model."""
     classifier = RuleClassifier(lambda _, names: (), LocalClassifier(None).refine)
     answer = classifier.classify(event, (), deadline=0, attempts=0)
     with pytest.raises(StopIteration) as ended:
         answer.send(None)
-    return decided(event, ended.value.value, held)
+    return ended.value.value
 
 
-def decided(event: Event, classified: Classified, held: list[Memory]) -> tuple[DecidedMemory, ...]:
+def decided(event: Event, found: Classified, held: list[Memory]) -> tuple[DecidedMemory, ...]:
     existing = ExistingMemories(event, {REPO: held, USER: []}, TentativeStatements())
-    return decide(event, classified, existing, lambda _, __: None, NOW)[0]
+    return decide(event, found, existing, lambda _, __: None, NOW)[0]
 
 
 def live(held: list[Memory], documents: tuple[DecidedMemory, ...]) -> list[Memory]:
@@ -166,7 +172,130 @@ def test_in_a_store_of_all_first_memories_nothing_else_is_replaced(language) -> 
     ],
 )
 def test_a_part_is_changed_in_place_and_a_whole_statement_takes_the_place(older, newer, expected) -> None:
-    assert successor_of(newer, older) == expected
+    assert new_version(newer, older, newer) == (expected or newer)
+
+
+# A statement of two parts, a sentence that changes one of them, and the part that stays.
+PARTS = [
+    (
+        "Component tests run with Vitest and end-to-end tests run with Cypress.",
+        "I ported the end-to-end tests to Playwright yesterday, delete what is left of the old ones.",
+        "Component tests run with Vitest.",
+    ),
+    (
+        "Planning is on Mondays at 9:00, the retrospective is on Fridays at 14:00.",
+        "The retrospective is on Thursdays at 15:00 from next week on, as many leave early on that day.",
+        "Planning is on Mondays at 9:00.",
+    ),
+    (
+        "Radar frames come in on UDP port 5005, control messages on TCP port 5010.",
+        "Control messages moved to TCP port 5044, the licence daemon wanted the one that they had before.",
+        "Radar frames come in on UDP port 5005.",
+    ),
+    (
+        "Staging läuft auf Port 8081, die Produktion auf Port 8443.",
+        "Auf 8081 sitzt jetzt der blöde Virenscanner, Staging ist deshalb auf 9090 umgezogen, pass es an.",
+        "Die Produktion auf Port 8443.",
+    ),
+    (
+        "Uso zsh como shell y nano para editar, en todas mis máquinas.",
+        "Desde hace un par de semanas edito con helix, así que cámbiame la variable EDITOR en los dotfiles.",
+        "Uso zsh como shell.",
+    ),
+    (
+        "Une partie dure 12 minutes et se joue à 6 joueurs.",
+        "Les testeurs s'ennuient à la fin, donc on ramène la partie à 8 minutes, équilibre les vagues.",
+        "Se joue à 6 joueurs.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("older", "newer", "stays"), PARTS)
+def test_the_part_of_a_statement_that_a_sentence_does_not_change_stays(older, newer, stays) -> None:
+    assert new_version(newer, older, newer) == f"{newer} {stays}"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        # Another value of the other part's kind; a cause; a consequence; a rule that is lifted; the end.
+        (
+            "Labels are printed as ZPL at 203 dpi, this is what the printers of the quay read.",
+            "The new printers of the quay are there, they print at 300 dpi, so make the templates again.",
+        ),
+        (
+            "The workers run on Postgres 14, because Redis lost jobs twice.",
+            "The workers run on Postgres 16 since the move of the cluster to the new machines of the hall.",
+        ),
+        (
+            "Coverage stays above 90 percent, otherwise GitLab refuses the merge request.",
+            "Coverage is to stay above 85 percent from now on, as with more nobody got through for weeks.",
+        ),
+        (
+            "Never push to main, always by a pull request on GitHub.",
+            "Pushing to main is ok from now on, as I am alone in this project and nobody reads it anyway.",
+        ),
+        (
+            "Until Friday there is a freeze on main, fixes go to hotfix/9.",
+            "The freeze on main is over, you can merge all of the things that waited for it last week.",
+        ),
+    ],
+)
+def test_no_part_stays_that_may_have_been_changed_or_follows_from_the_other(older, newer) -> None:
+    assert new_version(newer, older, newer) == newer
+
+
+# A statement, and fragments that give another value to it and say that it lasts.
+FRAGMENTS = [
+    ("We draw diagrams with PlantUML.", "No, Mermaid, please. Mermaid from here on."),
+    ("Charts in the yield reports use the viridis palette.", "cividis. everywhere from now on, thx"),
+    ("Den C-Code der Steuerung formatieren wir mit astyle.", "Nein, clang-format bitte. Ab sofort."),
+    ("Logs schreiben wir als reinen Text.", "JSON lieber. Ab heute dann."),
+    ("Las ramas de trabajo empiezan por feature/.", "no, por tarea/. siempre tarea/ desde hoy"),
+    ("Les paquets Python s'installent avec Poetry.", "Non, uv. Toujours uv à partir d'ici."),
+    ("Os diagramas são feitos com PlantUML.", "Não, Mermaid. Mermaid daqui em diante."),
+    ("图表用 PlantUML 画。", "不，Mermaid。以后都这样。"),
+    ("図は PlantUML で描きます。", "いいえ、Mermaid で。今後は。"),
+]
+
+
+@pytest.mark.parametrize(("older", "newer"), FRAGMENTS)
+def test_fragments_are_about_the_only_statement_of_a_store(older, newer) -> None:
+    assert is_fragment(newer)
+    (document,) = said(newer, [first(older)])
+    assert document.memory.supersedes == "mem_1"
+
+    others = [first(text, number) for number, (text, _) in enumerate(FRAGMENTS)]
+    assert not [each for each in said(newer, others) if each.memory.supersedes]
+
+
+@pytest.mark.parametrize("answered", ["Which format do the exports have?", "Shall I send them as JSON?"])
+def test_fragments_that_answer_a_question_are_about_the_question(answered) -> None:
+    held = [first("We draw diagrams with PlantUML.")]
+    turn = Event(
+        session_id="s2",
+        roots=(REPO, USER),
+        window=(Utterance("user", "CSV, please. CSV from now on."),),
+        asked=answered,
+    )
+    found = classified(turn)
+    assert not [each for each in decided(turn, found, held) if each.memory.supersedes]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We deploy on Thursdays from now on.",
+        "From now on always compare the text, not the pixels.",
+        "Never change what is in the past.",
+        "It has been doing that since Monday, infra knows.",
+        "Squash ist ab sofort tabu, wir wollen die einzelnen Commits behalten.",
+        "puh. muss ich mit dem vorstand reden, lass erstmal weg.",
+        "Ahora sí. me voy a comer.",
+    ],
+)
+def test_a_statement_with_a_subject_is_no_fragment(text) -> None:
+    assert not is_fragment(text)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from forged.capture.rules.corrections import is_bare, is_fragment
 from forged.capture.rules.durability import Veto, is_vetoed, kinds_in
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model, slot_sign
 from forged.capture.rules.slots import (
-    UNSPACED,
     PairSigns,
     SlotTable,
     are_parallel,
@@ -33,7 +33,6 @@ from forged.capture.rules.slots import (
     names_number,
     pair_signs,
     says_something,
-    shape_of,
     slots_of,
     word_lists,
 )
@@ -54,13 +53,6 @@ _MANY_LISTS = 3
 _MOST_JUDGED = 16
 # Characters of a text that is judged as a whole.
 _BRIEF = 160
-# Characters of a text that another value may change in place.
-_SHORT, _PART_CHANGED = 110, 90
-# Marks and words between the parts of a statement, each of which may have a value.
-_PARTS = re.compile(r"[,;，；、]\s*|[.。]\s|\s(?:and|und|y|e|et)\s|[和与]|(?<!ご)と")
-# Most words and characters of a correction without a subject, and how one may begin.
-_FEW_WORDS, _FEW_CHARS = 7, 50
-_NO = re.compile(r"(?:no|nope|nein|nee|non|não|いいえ|いや|不)\b|不[，,]", re.IGNORECASE)
 # Most sentences of a text; texts and share of a store above which a word is too common.
 _MOST_SENTENCES, _FEW_TEXTS, _COMMON = 6, 3, 0.08
 # Vetoes of a sentence that settles nothing.
@@ -118,6 +110,8 @@ _NO_VECTORS: dict[Evidence, float] = {
     "far_value": 0.0,
     "one_word": 0.3,
 }
+# Nats by which the bar of a change is higher in a store without vectors.
+_BY_WORDS, _CHANGES = 0.5, frozenset[Evidence]({"change", "far_change"})
 # Nats by which another value of a list counts less if the texts have no word of their subjects in common.
 _NO_SUBJECT = 0.8
 # Nats by which evidence counts more against a text on whose subject the session announced a change.
@@ -126,6 +120,12 @@ _ANNOUNCED = 3.0
 _LONG, _BOTH = 2.0, 240
 # Weight of the logarithm of a store's size against one common word, which more texts share by accident.
 _ACCIDENT = 0.45
+# Least value of what vectors say for one subject of a few fragments, and a statement of a small store or the
+# only one.
+_LEAST_OF_FRAGMENT, _LEAST_OF_ONLY = -0.3, -1.5
+# The share of what is higher in a store that counts against its only statement, and the number of statements
+# from which all counts: the more there are, the likelier is one near by accident.
+_OF_ONLY, _MANY_TEXTS = 0.2, 15
 # Least margin of a bare correction, before all that counts against it.
 _BARE = 1.5
 
@@ -209,8 +209,7 @@ def judged(
             least = _LEAST.get(shown[pair], _LEAST_OF_OTHERS)
             if score.replaces < least[0] or score.related < least[1]:
                 continue
-            margin = score.judged - judge.bar - _RAISED[shown[pair]]
-            margin -= 0.0 if rows else _NO_VECTORS.get(shown[pair], 0.0)
+            margin = score.judged - judge.bar - _raised(shown[pair], len(older), has_rows=bool(rows))
             margin -= _NO_SUBJECT * (shown[pair] == "list" and not pair_signs(pair.said, pair.was).rest)
             # The judge reads the subject, which a bare correction leaves out.
             margin = max(margin, _BARE) if shown[pair] == "bare" else margin
@@ -225,6 +224,30 @@ def judged(
                 shared = pair_signs(pair.said, pair.was).rest
                 best = Judgement(pair.place, shown[pair], margin, doubt, shared)
     return best
+
+
+def _raised(evidence: Evidence, texts: int, *, has_rows: bool) -> float:
+    """Return the nats by which the bar is higher for evidence in a store of so many texts."""
+    raised, share = _RAISED[evidence], min(1.0, _OF_ONLY + (1 - _OF_ONLY) * math.log(texts, _MANY_TEXTS))
+    if has_rows:
+        return raised * share if raised > 0 else raised
+    return raised + _NO_VECTORS.get(evidence, 0.0) + _BY_WORDS * share * (evidence in _CHANGES)
+
+
+def judge_fragment(newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS) -> Judgement | None:
+    """Return the replacement by a correction without a subject in a store of few statements, or None.
+
+    It is about the only one of the store, or the one that has most to do with it by vectors.
+    """
+    texts = [opening(each) for each in older]
+    has_rows = bool(rows) and all(each in rows for each in (newer, *texts))
+    if not is_fragment(newer) or not 0 < len(texts) <= (_FEW_TEXTS if has_rows else 1):
+        return None
+    scores = pair_model().scores(newer, texts, rows if has_rows else NO_ROWS)
+    related = [each.related if has_rows else 0.0 for each in scores]
+    place = max(range(len(texts)), key=related.__getitem__)
+    margin = related[place] - (_LEAST_OF_FRAGMENT if len(texts) > 1 else _LEAST_OF_ONLY)
+    return Judgement(place, "bare", margin) if margin > 0 else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -249,28 +272,6 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     return (
         _ends_otherwise(newer, older) and pair_model().scores(newer, [older], rows)[0].judged > judge.proposed
     )
-
-
-def successor_of(newer: str, older: str) -> str:
-    """Return the older text with the newer one's value in it, or "" if the newer text replaces it whole.
-
-    The older text stays if the newer one names no subject, or changes one of several values.
-    """
-    swap = _one_other_value(newer, older) if max(len(newer), len(older)) <= _SHORT else None
-    if swap is None:
-        return ""
-    is_part = bool(_other_values(older, swap.gone) - _other_values(newer, swap.fresh))
-    # A longer statement has a subject of its own.
-    is_part = is_part and len(newer) <= _PART_CHANGED
-    is_part = is_part and len(_value_pattern(swap.gone).findall(older)) == 1
-    return swap.text if is_part or _is_bare(newer) else ""
-
-
-def _is_bare(text: str) -> bool:
-    """Return True for a few words of correction that leave their subject out."""
-    read = slots_of(text)
-    is_brief = len(text.split()) <= _FEW_WORDS and len(text) <= _FEW_CHARS
-    return is_brief and read.is_bare and bool(read.denies or read.change or _NO.match(text))
 
 
 def is_evident(newer: str, older: str) -> bool:
@@ -330,7 +331,7 @@ def evident(
     ]
     found = dict[SentencePair, tuple[PairSigns, frozenset[str]]]()
     for one in said:
-        lists = slots_of(one).values if _is_bare(one) else lists_in(one)
+        lists = slots_of(one).values if is_bare(one) else lists_in(one)
         alone, newer = frozenset(kind for kind in lists if users[kind] == 1), without_commits_and_dates(one)
         new = slots_of(newer)
         needs_word = not (alone or new.change)
@@ -429,7 +430,7 @@ def _evidence(
     if not takes_back and are_parallel(newer, older):
         return None
     if is_list:
-        return "bare" if _is_bare(newer) else "list"
+        return "bare" if is_bare(newer) else "list"
     if (named or whole.given_up) and whole.rest >= _SAME_SLOT:
         return "given_up"
     if whole.rest >= _SAME_RULE and is_said:
@@ -465,67 +466,3 @@ def _ends_otherwise(newer: str, older: str) -> bool:
     new, old = (_NAMES.findall(text.casefold()) for text in (newer, older))
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
     return same >= _SENTENCE and max(len(new), len(old)) - same <= same
-
-
-class _Swap(NamedTuple):
-    """Text with one value replaced, the value that is gone, and the fresh one, in lower case."""
-
-    text: str
-    gone: str
-    fresh: str
-
-
-def _one_other_value(newer: str, older: str) -> _Swap | None:
-    """Return the older text with the newer one's value in the one slot that both fill, or None."""
-    ours, theirs = _slots_by_kind(newer), _slots_by_kind(older)
-    differing = [
-        (min(gone), min(fresh))
-        for kind, was in theirs.items()
-        # "Parquet, not CSV" names both.
-        if len(fresh := ours.get(kind, set()) - was) == 1
-        and len(gone := _of_the_subject(newer, older, was - ours.get(kind, set()) or was)) == 1
-    ]
-    if len(differing) != 1:
-        return None
-    old, new = differing[0]
-    spelled = _spelling_of(new, newer)
-    text = _value_pattern(old).sub(lambda _: spelled, older) if spelled else older
-    return _Swap(text, old, new) if text != older else None
-
-
-def _of_the_subject(newer: str, older: str, values: set[str]) -> set[str]:
-    """Return those of several values of an older text that its part nearest to the newer text names."""
-    if len(values) < 2:
-        return values
-    shared = {part: pair_signs(newer, part).words for part in _PARTS.split(older)}
-    best = [part for part, words in shared.items() if words and words == max(shared.values())]
-    return {each for each in values if len(best) == 1 and _value_pattern(each).search(best[0])}
-
-
-def _other_values(text: str, value: str) -> set[str]:
-    """Return all values, numbers and names of a text but one."""
-    return {each for found in _slots_by_kind(text).values() for each in found} - {value}
-
-
-def _slots_by_kind(text: str) -> dict[str, set[str]]:
-    """Return the values, numbers and open names of a text by list, kind of number or shape."""
-    read = slots_of(text)
-    found = {kind: set(each) for kind, each in (*read.values.items(), *read.numbers.items())}
-    for name in read.names:
-        if shape_of(name) == "path":
-            found.setdefault("path", set()).add(name)
-    return found
-
-
-def _value_pattern(value: str) -> re.Pattern[str]:
-    """Compile a pattern of a value as it is spelled, whole."""
-    return re.compile(
-        rf"(?<![^\W{UNSPACED}.]){'[ -]?'.join(map(re.escape, value.split()))}(?![^\W{UNSPACED}])",
-        re.IGNORECASE,
-    )
-
-
-def _spelling_of(value: str, text: str) -> str:
-    """Return a value as a text spells it, or ""."""
-    found = _value_pattern(value).search(text)
-    return found[0] if found else ""

@@ -40,11 +40,12 @@ _SHAPE = re.compile(r"(?P<clock>\d{1,2}:\d\d$)|(?P<version>\d+\.\d+)")
 _PURPOSE = re.compile(
     r"\b(?:for|für|fürs|para|pour|pra)\s+(?:(?:the|our|die|den|das|el|la|los|las|le|les|o|a|os|as)\s+)?([^\W\d]+)"
 )
-# "The port of the gateway": the owner of a thing, if named after it.
+# "The port of the gateway": the owner of a thing, if named after it; "axis x": the letter of one of several.
 _BELONGS = re.compile(
-    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d'|der|vom|von|zum|zur|beim)\s?"
+    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d'|der|vom|von|zum|zur|beim|al|a|ao|à|aux?)\s?"
     r"(?:(?:the|our|el|la|los|las|le|les|l'|der|den|dem)\s?)?([^\W\d]{3,}))"
 )
+_LETTERED = re.compile(r"\b([^\W\d]{4,}) ([b-df-hj-np-tv-xz])(?![\w.'’+#])")
 # Digits of a number that is a port unless its kind is named.
 _PORT_DIGITS = 4
 _LETTER = rf"[^\W{UNSPACED}]"
@@ -54,10 +55,8 @@ _IS_PAIRED = re.compile(rf"[{_PAIRED}]")
 # Marks between clauses; most compared clauses; words, or bytes without blanks, of one that says something.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
-# Share of the longer statement's words that both have in one order, if they have one form.
-_FORM = 0.3
-# An unknown name, by its spelling.
-_NAME = re.compile(r"[A-Z\d]")
+# Share of the longer one's words that two statements of one form have in one order; an unknown name.
+_FORM, _NAME = 0.3, re.compile(r"[A-Z\d]")
 # A name in an open slot by its spelling: a path, an identifier, a capital, or Latin letters in unspaced text.
 _NAMED = re.compile(
     rf"(?<![\w./-])(?:[\w.-]*/[\w./-]+|[^\W\d_]+(?:[\d_]|[.-](?=\w))[\w.-]*|[A-Z\u00c0-\u00de][^\W\d_]+)"
@@ -332,7 +331,7 @@ def _is_of_another(new: SlotTable, old: SlotTable) -> bool:
         theirs = [each for same, each in new.belongs if are_related(thing, same) and each in new.topics]
         if theirs and owner in old.topics and owner not in new.text:
             return not any(are_related(owner, each) or each in old.text for each in theirs)
-    return False
+    return any(new.lettered.get(thing, letter) != letter for thing, letter in old.lettered.items())
 
 
 class NameIndex:
@@ -438,6 +437,7 @@ class SlotTable:
     is_temporary, reasons = _phrase("temporary"), _phrase("reason")
     purposes = cached_property[tuple[str, ...]](lambda table: tuple(_PURPOSE.findall(table.text)))
     belongs = cached_property[tuple[tuple[str, str], ...]](lambda table: tuple(_BELONGS.findall(table.text)))
+    lettered = cached_property[Mapping[str, str]](lambda table: dict(_LETTERED.findall(table.text)))
 
     @cached_property
     def numbers(self) -> Mapping[str, frozenset[str]]:
