@@ -30,35 +30,9 @@ _NO = re.compile(r"(?:no|nope|nein|nee|non|não|いいえ|いや|不)\b|不[，,
 _FRAGMENTS_WORDS, _FRAGMENTS_CHARS, _FIRST_WORDS, _ALL_WORDS, _ALL_PAIRS = 10, 70, 3, 3, 8
 _FRAGMENT = re.compile(r"[.,:;!?。，！：；、–—]\s*|\s-\s")
 _LASTING: frozenset[Kind] = frozenset({"onward", "always"})
-_POLITE = frozenset(
-    [
-        "please",
-        "pls",
-        "plz",
-        "thanks",
-        "thx",
-        "rather",
-        "instead",
-        "bitte",
-        "lieber",
-        "doch",
-        "danke",
-        "porfa",
-        "favor",
-        "mejor",
-        "gracias",
-        "plutôt",
-        "merci",
-        "stp",
-        "svp",
-        "plaît",
-        "melhor",
-        "obrigado",
-        "obrigada",
-        "请",
-        "お願",
-        "願い",
-    ]
+_POLITE = re.compile(
+    r"please|pl[sz]|thanks|thx|rather|instead|bitte|lieber|doch|danke|porfa|favor|mejor|gracias|plutôt|merci|stp"
+    r"|svp|plaît|melhor|obrigad[oa]|请|お願|願い"
 )
 
 
@@ -88,7 +62,7 @@ def _with_other_value(newer: str, older: str, *, anyway: bool) -> str:
 
 
 def _rest_of(newer: str, older: str) -> str:
-    """Return the parts of an older statement that have a value of their own if a newer one changes another."""
+    """Return the parts of an older statement with values that a newer one, about another part, leaves."""
     new, parts = slots_of(newer), [_AND.sub("", each.strip(" .。")) for each in _PARTS.split(older)]
     parts = [each for each in parts if each]
     is_over = new.retracts or new.ends or slots_of(older).is_temporary
@@ -158,8 +132,8 @@ def _without_change(text: str) -> str:
 
 def _content_words(part: str) -> tuple[str, ...]:
     """Return the words of a part of a text in lower case that name something."""
-    unnamed = word_lists().stop | _POLITE
-    return tuple(word for word in words_in(part) if word not in unnamed and not _NO.fullmatch(word))
+    named = (word for word in words_in(part) if word not in word_lists().stop)
+    return tuple(word for word in named if not (_POLITE.fullmatch(word) or _NO.fullmatch(word)))
 
 
 class _Swap(NamedTuple):
