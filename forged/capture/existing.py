@@ -350,10 +350,11 @@ class ReplacementLookup:
             announced="" if self._proposal.update_only else self._existing.announced,
             is_answer=bool(self._proposal.agreed),
         )
-        has_more = any(self._existing.versions(each)[0] for each in self._existing.roots if each != root)
-        if (found is not None and found.margin > 0) or self._proposal.agreed or has_more:
+        if (found is not None and found.margin > 0) or self._proposal.agreed:
             return found
-        return judge_fragment(self._text, texts, rows) or found
+        elsewhere = (self._existing.versions(each)[0] for each in self._existing.roots if each != root)
+        others = [*map(_judged_text, chain.from_iterable(elsewhere))]
+        return judge_fragment(self._text, texts, others, rows) or found
 
     def _head_at(self, found: Judgement) -> Memory | None:
         """Return the head of the version that is judged, if the text is also about that head."""

@@ -234,20 +234,24 @@ def _raised(evidence: Evidence, texts: int, *, has_rows: bool) -> float:
     return raised + _NO_VECTORS.get(evidence, 0.0) + _BY_WORDS * share * (evidence in _CHANGES)
 
 
-def judge_fragment(newer: str, older: Sequence[str], rows: RowsOf = NO_ROWS) -> Judgement | None:
+def judge_fragment(
+    newer: str, older: Sequence[str], others: Sequence[str], rows: RowsOf = NO_ROWS
+) -> Judgement | None:
     """Return the replacement by a correction without a subject in a store of few statements, or None.
 
-    It is about the only one of the store, or the one that has most to do with it by vectors.
+    It is about the only one of the store, or the one that has most to do with it by vectors: not about the
+    `others`, which are in another scope.
     """
     texts = [opening(each) for each in older]
     has_rows = bool(rows) and all(each in rows for each in (newer, *texts))
-    if not is_fragment(newer) or not 0 < len(texts) <= (_FEW_TEXTS if has_rows else 1):
+    known = [opening(each) for each in others if not has_rows or opening(each) in rows]
+    if not is_fragment(newer) or not texts or len(texts) > (_FEW_TEXTS if has_rows else 1 - len(known)):
         return None
-    scores = pair_model().scores(newer, texts, rows if has_rows else NO_ROWS)
+    scores = pair_model().scores(newer, [*texts, *known], rows if has_rows else NO_ROWS)
     related = [each.related if has_rows else 0.0 for each in scores]
-    place = max(range(len(texts)), key=related.__getitem__)
+    place = max(range(len(related)), key=related.__getitem__)
     margin = related[place] - (_LEAST_OF_FRAGMENT if len(texts) > 1 else _LEAST_OF_ONLY)
-    return Judgement(place, "bare", margin) if margin > 0 else None
+    return Judgement(place, "bare", margin) if margin > 0 and place < len(texts) else None
 
 
 @functools.lru_cache(maxsize=1024)
