@@ -33,7 +33,7 @@ Command = tuple[str, ...]
 COMMANDS: tuple[Command, ...] = (
     (f"{_DATA}/said/more", *_BOTH),
     (f"{_DATA}/minds/dev", f"{_DATA}/minds/more", *_BOTH),
-    (f"{_DATA}/stores/dev", *_BOTH),
+    (f"{_DATA}/stores/dev", f"{_DATA}/stores/more", *_BOTH),
     (f"{_DATA}/replies/dev", *_BOTH),
     (f"{_DATA}/talk/dev", *_BOTH),
     (f"{_DATA}/sessions/dev", "--mode", "append", *_BOTH),
