@@ -338,6 +338,38 @@ def test_only_texts_with_evidence_raise_the_bar_however_many_others_a_store_has(
     assert judged(newer, [*others[:20], older]).margin == judged(newer, [*others, older]).margin
 
 
+@pytest.mark.usefixtures("by_length")
+def test_with_vectors_the_bar_grows_with_a_store_of_few_texts_and_no_further():
+    newer, older = "Failed jobs are retried 4 times.", "Failed jobs are retried 9 times by the scheduler."
+    others = [f"Module number {number} belongs to team {number}." for number in range(200)]
+    rows = dict.fromkeys((newer, older, *others), b"")
+    stores = [[*others[:count], older] for count in (0, 5, 20, 200)]
+    found = [judged(newer, store, rows=rows) for store in stores]
+
+    assert [each.place for each in found] == [len(store) - 1 for store in stores]
+    one, few, many, most = (each.margin for each in found)
+    assert one > few > many == most
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Der Motor an Achse X hat 200 Schritte.", "Der Motor an Achse Z hat 400 Schritte."),
+        (
+            "El timeout de las llamadas al ERP es de 30 s.",
+            "El timeout de las llamadas a la pasarela es de 5 s.",
+        ),
+        ("CSV exports are separated by semicolons.", "CSV imports are separated by pipes."),
+        ("Accounting tests new versions on Mondays.", "Sales tests new versions on Wednesdays."),
+        ("The iOS app supports version 16 and newer.", "The watch app supports version 10 and newer."),
+    ],
+)
+def test_two_things_of_one_kind_are_apart(older, newer):
+    assert pair_signs(newer, older).apart
+    assert not evident(newer, [older])
+    assert not pair_signs(older, older).apart
+
+
 DEPLOYS = "From now on, we always deploy with 'make ship', never by hand."
 
 
