@@ -19,6 +19,7 @@ from forged.attributes import FactsPatch
 from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, ReplacementLookup
 from forged.capture.model_reply import mentioned_entities
+from forged.capture.rules.corrections import is_made_of
 from forged.capture.rules.engine import names_all_repositories, names_repository
 from forged.capture.text_patterns import opening
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
@@ -123,7 +124,7 @@ class _ProposalDecider:
             self._add_refusal(proposal, content, objection)
         elif (twin := self._written_by_agent(root, content)) is not None:
             self._keep_own_words(twin, content, proposal)
-        elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
+        elif (is_said_again := self._is_said_again(content)) is False or self._is_known(content):
             self.duplicates += 1
             if is_said_again is False:
                 self._add_refusal(proposal, "", "forgotten earlier, and not said again since", if_asked=True)
@@ -186,6 +187,13 @@ class _ProposalDecider:
             if match.head is not None and not _shows_other_scope(proposal, root.scope):
                 return root, match
         return found[0]
+
+    def _is_known(self, content: str) -> bool:
+        """Return True if a text is in a memory, by itself or with what stayed of an older version."""
+        if self._existing.says(content):
+            return True
+        versions = (each for root in self._existing.roots for each in self._existing.current(root))
+        return any(each.supersedes and is_made_of(each.content, content) for each in versions)
 
     def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
         """Return True if a past session's proposal would replace a memory newer than itself."""

@@ -65,14 +65,12 @@ _BEHIND, _MOST_MEANT = 0.6, 3
 _LEAST_OF_FACT, _LEAST_OF_THING = 0.4, 0.2
 # The same for a request that no wording says: what it loses with each nat of its surety, and its least.
 _LEAST_OF_SCORED, _OF_SURETY, _LEAST_OF_SURE = 0.5, 0.2, 0.15
-# Weight of a word that many requests have, if a memory has it, too.
-_FRAME = 0.3
+# Weights of a word that many requests have, if a memory has it too, and of two ideographs that none has.
+_FRAME, _UNKNOWN = 0.3, 0.4
 # Origins of programs' texts, and words that one shares with a person's text that says the same.
 _OF_AGENTS = frozenset({Origin.AGENT, Origin.MODEL})
 _LEAST_SHARED, _SHARED_OF_FEW, _SHARED_OF_MANY = 2, 0.75, 0.6
 _WORD = re.compile(r"\w+")
-# Weight of a pair of ideographs that no memory has: each character is in two pairs.
-_UNKNOWN = 0.4
 # Least share of a memory's words, if a fact has just one of them; memories that are compared one by one.
 _LEAST_COVER, _SMALL_MAP = 0.3, 600
 # Characters of a text that its vector covers: the longest statement that is kept, 50 ms of a core.
@@ -226,11 +224,13 @@ class ExistingMemories:
     @cached_property
     def _texts(self) -> TextIndex:
         """Return an index of the texts of current memories, and of all versions from this session."""
-        valid = list[Memory]()
-        for memories in map(self._earlier, self.roots):
-            heads = {each.id for each in build_chains(memories).heads(memories)}
-            valid += (m for m in memories if m.session_id == self.session_id or m.id in heads)
+        valid = chain.from_iterable(map(self.current, self.roots))
         return TextIndex([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
+
+    def current(self, root: Root) -> Iterator[Memory]:
+        """Yield the current memories of a root, and all versions from this session."""
+        versions, chains, _ = self.versions(root)
+        yield from (m for m in versions if m.session_id == self.session_id or chains.is_head(m.id))
 
     def written_by_agent(self, root: Root, content: str, since: int) -> Memory | None:
         """Return the memory by which an agent said the same as a person's text, or None.

@@ -269,6 +269,17 @@ def test_fragments_are_about_the_only_statement_of_a_store(older, newer) -> None
     assert not [each for each in said(newer, others) if each.memory.supersedes]
 
 
+@pytest.mark.parametrize(("older", "newer"), [*(each[:2] for each in PARTS[:5]), *FRAGMENTS])
+def test_a_correction_that_comes_again_changes_nothing(older, newer) -> None:
+    held = [first(older)]
+    held += [each.memory for each in said(newer, held)]
+    assert len(held) == 2
+    assert said(newer, held) == ()
+
+    other = replace(held[1], session_id="s1")
+    assert said(newer, [held[0], other]) == ()
+
+
 @pytest.mark.parametrize("answered", ["Which format do the exports have?", "Shall I send them as JSON?"])
 def test_fragments_that_answer_a_question_are_about_the_question(answered) -> None:
     held = [first("We draw diagrams with PlantUML.")]

@@ -49,6 +49,11 @@ def new_version(newer: str, older: str, content: str) -> str:
     return " ".join(filter(None, (content, _rest_of(newer, older))))
 
 
+def is_made_of(version: str, content: str) -> bool:
+    """Return True if a text is a correction with the subject or with other parts of an older statement."""
+    return version.startswith(f"{content} ") or version.endswith(f": {content}")
+
+
 def _with_other_value(newer: str, older: str, *, anyway: bool) -> str:
     """Return the older text with the newer one's value if that has no subject or changes one of several."""
     swap = _one_other_value(newer, older) if max(len(newer), len(older)) <= _SHORT else None
