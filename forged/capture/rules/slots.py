@@ -42,8 +42,8 @@ _PURPOSE = re.compile(
 )
 # "The port of the gateway": the owner of a thing, if named after it; "axis x": the letter of one of several.
 _BELONGS = re.compile(
-    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d'|der|vom|von|zum|zur|beim|al|a|ao|à|aux?)\s?"
-    r"(?:(?:the|our|el|la|los|las|le|les|l'|der|den|dem)\s?)?([^\W\d]{3,}))"
+    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d'|der|vom|von|zum|zur|beim"
+    r"|al|a(?= l[ao]s? )|ao|à|aux?)\s?(?:(?:the|our|el|la|los|las|le|les|l'|der|den|dem)\s?)?([^\W\d]{3,}))"
 )
 _LETTERED = re.compile(r"\b([^\W\d]{4,}) ([b-df-hj-np-tv-xz])(?![\w.'’+#])")
 # Digits of a number that is a port unless its kind is named.

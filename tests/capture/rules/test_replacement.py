@@ -370,6 +370,11 @@ def test_two_things_of_one_kind_are_apart(older, newer):
     assert not pair_signs(older, older).apart
 
 
+def test_an_article_shows_no_owner():
+    older, newer = "Every release needs a sponsor.", "Every release needs a reviewer now."
+    assert not pair_signs(newer, older).apart
+
+
 DEPLOYS = "From now on, we always deploy with 'make ship', never by hand."
 
 
