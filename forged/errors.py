@@ -17,11 +17,24 @@ ForgedError
 ├── ProviderError        an embedding or chat endpoint failed
 │   └── SizeRefused      a request was too large for it; half of it may pass
 └── SharedError          the PostgreSQL server of a team failed or refused
+    └── NotAsked         it is known to be away, so that it was not asked
 
 Exceptions of libraries are translated once, in the adapter that catches them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+ErrorKind = Literal["final", "permission", "model", "passing"]
+"""Class of a server's error: final for this write, until a right or a model changes, or passing."""
+_KINDS: Mapping[str, ErrorKind] = {
+    "invalid": "final",
+    "permission": "permission",
+    "dimension": "model",
+    "model": "model",
+}
 
 # Reasons of a ProviderError for an unusable answer: refused by the model, held back by a filter, cut at its
 # length limit, empty, or in the wrong form. The endpoint works, so none of these counts as its failure. The
@@ -139,9 +152,9 @@ class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
 class SharedError(ForgedError):
     """Raised if a team's PostgreSQL server could not do a request; `reason` says why.
 
-    `reason` is one word: unreachable, timeout, busy, refused (no access), not_installed, pgvector, schema,
-    dimension, model, permission, invalid. The message is a sentence with the remedy, without a password or
-    the text of a row.
+    `reason` is one word: unreachable, timeout, busy, refused (no access), server (an error of its own that
+    passes), not_installed, pgvector, schema, dimension, model, permission, invalid. The message is a sentence
+    with the remedy, without a password or the text of a row.
     """
 
     code = "unavailable"
@@ -153,4 +166,13 @@ class SharedError(ForgedError):
     @property
     def is_away(self) -> bool:
         """Return True if the same request may succeed later."""
-        return self.reason in {"unreachable", "timeout", "busy", "refused"}
+        return self.reason in {"unreachable", "timeout", "busy", "refused", "server"}
+
+    @property
+    def kind(self) -> ErrorKind:
+        """Return the class of the error, which decides when the same write is tried again."""
+        return _KINDS.get(self.reason, "passing")
+
+
+class NotAsked(SharedError):  # noqa: N818 - reads as what happened
+    """Raised at once instead of asking a server that is known to be away."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from forged.cli.terminal import Painter, counted, escape_line, span
 from forged_client.protocol import EndpointReport, SharedReport, SyncReport
@@ -80,17 +80,27 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
         yield escape_line(report.problem)
     if report.waiting:
         yield f"{counted(report.waiting, 'write')} waiting here until the server accepts them"
+    yield from (f"waits, {escape_line(reason)}" for reason in report.waits)
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} cannot be found there until the embedding model answers"
-    if report.sync_problem and report.sync_problem not in {report.message, report.problem}:
+    if report.sync_problem:
         yield f"files not synced: {escape_line(report.sync_problem)}"
     for each in report.sync:
-        if each.kept_here:
-            files = counted(each.kept_here, "file")
-            yield f"{files} of {escape_line(each.scope)} stay on this machine: they seem to contain secrets"
-        if each.refused:
-            rows = counted(each.refused, "row")
-            yield f"{rows} of {escape_line(each.scope)} on the server are not memories and are skipped"
+        yield from _sync_troubles(each, {report.message, report.problem})
     for refused in report.refused:
         yield f"refused by the server: {escape_line(refused)}"
+
+
+def _sync_troubles(report: SyncReport, known: Collection[str]) -> Iterator[str]:
+    """Yield why an owner's files are not synced, unless the reason is known, kept here, or not taken."""
+    owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
+    if report.problem and report.problem not in known:
+        yield f"files of {owner} not synced: {escape_line(report.problem)}"
+    if report.kept_here:
+        yield f"{counted(report.kept_here, 'file')} of {owner} not on the server:"
+        yield from (
+            f"  {escape_line(each)}: {escape_line(reason)}" for each, reason in report.reasons.items()
+        )
+    if report.refused:
+        yield f"{counted(report.refused, 'row')} of {owner} on the server are not memories and are skipped"

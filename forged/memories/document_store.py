@@ -203,7 +203,10 @@ async def _write_pieces(
         await shared.put([_to_row(each, patch, since) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
-    return WAITS if shared.outbox.pieces_of(document) else THERE
+    if not shared.outbox.pieces_of(document):
+        return THERE
+    reason = shared.outbox.reason_of(document)
+    return f"{WAITS}: {reason}" if reason else WAITS
 
 
 def _to_row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:

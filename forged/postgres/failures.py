@@ -32,6 +32,16 @@ _PASSING = (
 _MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
 _SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # unknown table, schema, column, function, type
 _AWAY = ("57P01", "57P02", "57P03")
+# Errors that are final for a row: its data (22), a constraint (23), a limit of PostgreSQL. All others pass.
+_FINAL_CLASSES, _FINAL = ("22", "23"), "54000"
+_SERVER_SAYS = {
+    "25006": "it is read-only now",
+    "40001": "another transaction was faster",
+    "40P01": "a deadlock stopped the transaction",
+    "53100": "its disk is full",
+    "53200": "it has no memory left",
+    "55P03": "a lock is held there by another program",
+}
 
 
 @contextlib.contextmanager
@@ -81,8 +91,11 @@ def _error_with_code(error: psycopg.Error) -> SharedError:
         return SharedError(
             "the shared PostgreSQL has no such table: run `forgectl shared migrate`", reason="schema"
         )
-    name = type(error).__name__
-    return SharedError(f"the shared PostgreSQL answered {name} ({state})", reason="invalid")
+    answered = f"the shared PostgreSQL answered {type(error).__name__} ({state})"
+    if state.startswith(_FINAL_CLASSES) or state == _FINAL:
+        return SharedError(answered, reason="invalid")
+    says = f"the shared PostgreSQL could not do it: {_SERVER_SAYS[state]}" if state in _SERVER_SAYS else ""
+    return SharedError(says or answered, reason="server")
 
 
 def _error_without_code(error: psycopg.Error) -> SharedError:

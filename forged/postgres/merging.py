@@ -150,15 +150,22 @@ class Resolution(msgspec.Struct, frozen=True):
     second: bytes = b""
 
 
-def resolution_of(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
-    """Return the Resolution of two edits of one id, in either order. Raises MemoryFormatError."""
-    own, others = (parse(each, scope, memory_id) for each in (one, other))
+def resolution_of(memory_id: str, scope: str, one: tuple[bytes, int], other: tuple[bytes, int]) -> Resolution:
+    """Return the Resolution of two edits of one id, in either order. Raises MemoryFormatError.
+
+    Each is a file with the microseconds to add to its times, to get those of one clock.
+    """
+    edits = [(data, parse(data, scope, memory_id), offset_us) for data, offset_us in (one, other)]
+    (data, own, _), (other_data, others, _) = edits
     if _comparable(own) == _comparable(others):
-        return Resolution(max((one, other), key=lambda data: _equal_content_rank(data, scope, memory_id)))
-    linked = [_with_predecessor(data, memory, scope) for data, memory in ((one, own), (other, others))]
-    first, second = sorted(
-        linked, key=lambda data: (*_change_rank(parse(data, scope, memory_id)), _sha256(data)), reverse=True
-    )
+        return Resolution(
+            max((data, other_data), key=lambda data: _equal_content_rank(data, scope, memory_id))
+        )
+    linked = [
+        (_change_rank(memory, offset_us), _with_predecessor(data, memory, scope))
+        for data, memory, offset_us in edits
+    ]
+    (_, first), (_, second) = sorted(linked, key=lambda each: (*each[0], _sha256(each[1])), reverse=True)
     second_id = f"mem_{_sha256(memory_id.encode() + second)[:32]}"
     memory = msgspec.structs.replace(parse(second, scope, memory_id), id=second_id)
     return Resolution(first, second_id, render(memory))
@@ -169,9 +176,9 @@ def _comparable(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, updated_at="", version=1, supersedes=None)
 
 
-def _change_rank(memory: Memory) -> tuple[int, int]:
+def _change_rank(memory: Memory, offset_us: int = 0) -> tuple[int, int]:
     """Return the sort key by change time and version number; the larger one is newer."""
-    return time_ns(memory.updated_at), memory.version
+    return time_ns(memory.updated_at) // 1000 + offset_us, memory.version
 
 
 def _equal_content_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:

@@ -17,16 +17,16 @@ import msgspec
 
 from forged.attributes import Facts
 from forged.counters import EgressRecord
-from forged.errors import SharedError
+from forged.errors import MemoryFormatError
 from forged.files import MAX_FILE_BYTES, parse
-from forged.memory import Scope, time_ns
+from forged.memory import Memory, Scope, time_ns
 from forged.models import Purpose
 from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection
 from forged.postgres.merging import FileVersion
 from forged.postgres.relating import EntityTables
-from forged.postgres.replaying import FOR_EVER
-from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, combined_result
+from forged.postgres.replaying import BatchResult, send_isolated
+from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges
 from forged.postgres.schema import table
 from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
@@ -47,6 +47,15 @@ class OwnerRows:
         self._owner = owner
         self._purpose = Purpose("shared", (top,))
         self._sql = _OwnerStatements(scope)
+
+    @property
+    def offset_us(self) -> int:
+        """Return the microseconds by which the server's clock is ahead of this machine's."""
+        return self._shared.state.server_clock.offset_us
+
+    async def access(self) -> str:
+        """Return a digest of the rights and models that refused writes depend on."""
+        return await self._shared.access()
 
     async def changes_since(self, since: int) -> RemoteChanges:
         """Return file versions and removal marks changed since a cursor (0: all), with the next cursor."""
@@ -73,45 +82,31 @@ class OwnerRows:
                 bytes(data),
                 Facts(memory_type, round(importance, 6), metadata, agent_id),
                 is_own=secured and self._scope is Scope.USER,
+                offset_us=_offset_us(bytes(data), self._scope, memory_id, updated_us),
             )
-            for memory_id, data, memory_type, importance, metadata, agent_id, secured in found
+            for memory_id, data, memory_type, importance, metadata, agent_id, updated_us, secured in found
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Write files whose row has the expected hash, refuse any with secrets; return both ids."""
+        """Write files whose row has the expected hash, refuse any with secrets; return ids and failures."""
         rows = [self._row_of_change(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
-            rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
+            rows, self._shared.egress, self._shared.settings.model.dimension, self._shared.now()
         )
         leaves = [row for row in clean if row.file is not None]
-        kept = frozenset(row.id for row in clean if row.file is None)
+        kept = {row.id: "looks secret" for row in clean if row.file is None}
         await self._shared.egress.check(self._purpose, egress.egress_texts(leaves))
-        taken = await self._write_accepted(
-            leaves, {each: change.expected for each, change in changes.items()}
-        )
-        if self._shared.queue is not None and taken.ids:
-            await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
-            self._shared.replay.wake()
-        return PushResult(taken.ids, taken.refused | kept)
+        expected, written = {each: change.expected for each, change in changes.items()}, set[str]()
 
-    async def _write_accepted(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
-        """Write rows whose server hash is as expected; halve a refused batch to report invalid rows."""
-        if not rows:
-            return PushResult()
-        try:
-            return PushResult(await self._write_expected(rows, expected))
-        except SharedError as error:
-            if error.reason not in FOR_EVER or error.reason == "permission":
-                raise
-            if len(rows) == 1:
-                return PushResult(refused=frozenset({rows[0].id}))
-        half = len(rows) // 2
-        return combined_result(
-            [
-                await self._write_accepted(rows[:half], expected),
-                await self._write_accepted(rows[half:], expected),
-            ]
-        )
+        async def write(rows: Sequence[Stored]) -> None:
+            written.update(await self._write_expected(rows, expected))
+
+        result = await send_isolated(leaves, write, self._shared.answers) if leaves else BatchResult()
+        if self._shared.queue is not None and written:
+            await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in written])
+            self._shared.replay.wake()
+        failed = {row.id: error for row, error in result.failed}
+        return PushResult(frozenset(written), kept, failed, result.error)
 
     async def _write_expected(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
         """Write rows whose server state is as expected, in one transaction; return their ids."""
@@ -139,9 +134,14 @@ class OwnerRows:
                 await self._settle_and_notify(connection, [row.id for row in fits])
         return frozenset(row.id for row in fits)
 
-    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
-        """Store removal marks later than the server's, delete forgotten rows, notify of the changes."""
-        values = {"owner": self._owner, "scope": str(self._scope), "ids": list(marks)}
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> PushResult:
+        """Store removal marks later than the server's, delete forgotten rows; return failures."""
+        result = await send_isolated(list(marks.items()), self._mark, self._shared.answers)
+        return PushResult(failed={each: error for (each, _), error in result.failed}, error=result.error)
+
+    async def _mark(self, marks: Sequence[tuple[str, RemovalMark]]) -> None:
+        """Store removal marks later than the server's, delete rows, notify, in one transaction."""
+        values = {"owner": self._owner, "scope": str(self._scope), "ids": [each for each, _ in marks]}
         async with (
             self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
             connection.transaction(),
@@ -149,11 +149,7 @@ class OwnerRows:
             await self._lock_owner(connection)
             found = await (await connection.execute(self._sql.marks, values)).fetchall()
             there = {each: RemovalMark(at, kind if kind in _KINDS else "version") for each, kind, at in found}
-            later = {
-                each: mark
-                for each, mark in marks.items()
-                if each not in there or mark.rank > there[each].rank
-            }
+            later = {each: mark for each, mark in marks if each not in there or mark.rank > there[each].rank}
             if not later:
                 return
             rows = [values | {"id": each, "kind": mark.kind, "at": mark.at} for each, mark in later.items()]
@@ -186,8 +182,8 @@ class OwnerRows:
             content=memory.content,
             facts=msgspec.structs.replace(facts, agent_id=self._owner) if is_agents else facts,
             category=memory.category,
-            created_at=_timestamp(memory.created_at),
-            updated_at=_timestamp(memory.updated_at or memory.created_at),
+            created_at=_timestamp(change.version.created),
+            updated_at=_timestamp(_updated_us(memory) + self.offset_us),
             version=memory.version,
             supersedes=memory.supersedes or "",
             file=data,
@@ -219,7 +215,7 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file, memory_type, importance_score, metadata, agent_id,
-                row_security_active('{table(self.scope)}')
+                {_MICROSECONDS.format("updated_at")}, row_security_active('{table(self.scope)}')
             FROM {table(self.scope)}
             WHERE {own} = %(owner)s AND id = ANY(%(ids)s) AND octet_length(file) <= %(most)s"""
 
@@ -269,6 +265,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
 
 
-def _timestamp(text: str) -> datetime:
-    """Return a memory file's time as a datetime; 1970 if it is invalid or earlier."""
-    return _EPOCH + timedelta(microseconds=max(0, time_ns(text)) // 1000)
+def _timestamp(microseconds: int) -> datetime:
+    """Return Unix microseconds as a datetime; 1970 if they are negative."""
+    return _EPOCH + timedelta(microseconds=max(0, microseconds))
+
+
+def _updated_us(memory: Memory) -> int:
+    """Return the time of a memory's last change in Unix microseconds."""
+    return time_ns(memory.updated_at or memory.created_at) // 1000
+
+
+def _offset_us(data: bytes, scope: Scope, memory_id: str, updated_us: int) -> int:
+    """Return the difference of a row's time of change and that of its file, 0 for an invalid file."""
+    try:
+        return updated_us - _updated_us(parse(data, scope, memory_id))
+    except MemoryFormatError:
+        return 0

@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 import select
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from forged.errors import SharedError
+from forged.errors import NotAsked, SharedError, StoreError
 from forged.fair_queue import log_failure
 from forged.postgres.connecting import (
     CONNECT_S,
@@ -51,9 +51,9 @@ class ServerHealth:
         self._probes = 0
 
     @property
-    def trouble(self) -> SharedError | None:
+    def trouble(self) -> NotAsked | None:
         """Return the last error while the breaker is open, else None."""
-        return None if self._error is None else SharedError(str(self._error), reason=self._error.reason)
+        return None if self._error is None else NotAsked(str(self._error), reason=self._error.reason)
 
     @property
     def next_probe_s(self) -> float:
@@ -100,6 +100,8 @@ class ServerHealth:
 CONNECTIONS = 4
 """Maximum number of connections of a daemon."""
 _LEAST_MS = 1
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
+_EXACT_S = 1.0  # longest answer from which the offset of the clocks is taken
 # Share of the remaining time for the server, so that its answer arrives before the deadline.
 _EARLIER = 0.95
 # An earlier limit is kept within these shares of the remaining time; it still ends earlier.
@@ -123,6 +125,7 @@ class Pool:
         self._is_closed = False
         self._probing: asyncio.Task[None] | None = None
         self.health = ServerHealth()
+        self.on_offset: Callable[[float], Awaitable[object]] | None = None  # gets each measured offset
 
     async def close(self) -> None:
         """Stop probing; close idle connections now, and the others when they are returned."""
@@ -149,6 +152,19 @@ class Pool:
             await self._record_failure(failure)
             raise failure from error
         self.health.record_success()
+
+    async def recovers(self) -> bool:
+        """Return True if the server takes a new connection within a second; the breaker is closed then."""
+        try:
+            connection = await self._open_new(time.monotonic() + _EXACT_S)
+        except _FAILURES:
+            return False
+        self.health.record_success()
+        if len(self._idle) < CONNECTIONS and not self._is_closed:
+            self._idle.append(connection)
+        else:
+            await connection.close()
+        return True
 
     @contextlib.asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:
@@ -202,11 +218,21 @@ class Pool:
                 with shut_socket_at(deadline, connection):
                     await configure_connection(connection)
                     await require_current(connection, self._settings.models)
+                    await self._measure_offset(connection)
                     await self._set_timeout(connection, deadline)
             except BaseException:
                 await connection.close()
                 raise
         return connection
+
+    async def _measure_offset(self, connection: Connection) -> None:
+        """Measure how far the server's clock is ahead of this machine's, unless its answer takes too long."""
+        asked_at = time.time()
+        found = await (await connection.execute(_CLOCK)).fetchone()
+        answered_at = time.time()
+        if found is not None and self.on_offset is not None and 0 <= answered_at - asked_at < _EXACT_S:
+            with contextlib.suppress(StoreError):
+                await self.on_offset(found[0] - (asked_at + answered_at) / 2)
 
     async def _set_timeout(self, connection: Connection, deadline: float) -> None:
         """Set a statement timeout just before the deadline, unless a current one is about that already."""

@@ -1,7 +1,8 @@
 """Send queued writes of `state.db` to the server, in order, as soon as it is there.
 
-A write that the server refuses for good is isolated, set aside with the reason, and delays no other. Rows
-that were written without vectors get them once the model answers, without delaying others.
+A write that the server does not take waits with its reason, and delays no other memory. A row that can never
+be taken is reported; a removal is tried for ever. Rows that were written without vectors get them once the
+model answers, without delaying others.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from forged.errors import ProviderError, SharedError, StoreError
+from forged.errors import NotAsked, ProviderError, SharedError, StoreError
 from forged.postgres import egress, spooling
 from forged.postgres.values import Stored
 from forged.postgres.writing import RowWriter
-from forged.state import State, Write
+from forged.state import State, Write, WriteFailure
 
 logger = logging.getLogger(__name__)
+Item = TypeVar("Item")
 
 _AT_ONCE, _FILLED_AT_ONCE = 100, 32
 # Interval of attempts; a server that is known to be away is not asked.
@@ -29,8 +31,57 @@ _FIRST_S, _LONGEST_S = 0.05, 1.0
 _FILL_S, _LOOK_S = 20.0, 5.0
 _WRITE_S = 3.0
 WRITES = frozenset({"put", "remove", "document"})
-# Reasons that a second attempt cannot change: the row is invalid, or the role may not write it.
-FOR_EVER = frozenset({"dimension", "permission", "invalid"})
+# So many writes in a row that fail for a passing reason are the failure of the server.
+_MOST_FAILURES = 3
+
+
+class BatchResult(msgspec.Struct, Generic[Item], frozen=True):
+    """Items that the server did not take, with its errors; `error` if it takes none, and the rest waits."""
+
+    failed: Sequence[tuple[Item, SharedError]] = ()
+    error: SharedError | None = None
+
+
+async def send_isolated(
+    items: Sequence[Item],
+    send: Callable[[Sequence[Item]], Awaitable[object]],
+    answers: Callable[[], Awaitable[bool]],
+) -> BatchResult[Item]:
+    """Send items at once; halve a batch that fails, to find the items that the server does not take.
+
+    A timeout or lost connection counts for an item only if the server `answers` then.
+    """
+    failed, waiting, streak = list[tuple[Item, SharedError]](), [items], 0
+    while waiting:
+        batch = waiting.pop()
+        try:
+            await send(batch)
+        except SharedError as error:
+            is_lost = error.is_away and error.reason != "server"
+            if _was_not_sent(error) or (is_lost and not await answers()):
+                return BatchResult(failed, error)
+            if len(batch) > 1:
+                half = len(batch) // 2
+                waiting += [batch[half:], batch[:half]]
+                continue
+            failed.append((batch[0], error))
+            streak += error.kind == "passing"
+            if streak == _MOST_FAILURES:
+                return BatchResult(failed, error)
+        else:
+            streak = 0
+    return BatchResult(failed)
+
+
+def _was_not_sent(error: SharedError) -> bool:
+    """Return True for an error of a write that never was at the server."""
+    return isinstance(error, NotAsked) or error.reason in {"busy", "unusable"}
+
+
+def next_failure(before: WriteFailure | None, error: SharedError, access: str) -> WriteFailure:
+    """Return the failure to record for an error of a write that failed `before`."""
+    times = 1 if before is None or before.kind != error.kind else before.times + 1
+    return WriteFailure(str(error), error.kind, times, time.time(), access)
 
 
 class OutboxReplay:
@@ -44,10 +95,13 @@ class OutboxReplay:
         writer: Callable[[float], contextlib.AbstractAsyncContextManager[RowWriter]],
         send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
         with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
+        answers: Callable[[], Awaitable[bool]],
+        access: Callable[[], Awaitable[str]],
     ) -> None:
         """Take `writer`, which lends a RowWriter, and `send`, which writes if these texts may leave.
 
-        `with_vectors` returns rows with the available vectors, of `dimension`.
+        `with_vectors` returns rows with the available vectors, of `dimension`. `answers` and `access` look at
+        the server: if it answers, and which rights and models decide about its refusals.
         """
         self._state = state
         self._outbox = state.outbox
@@ -55,6 +109,7 @@ class OutboxReplay:
         self._writer = writer
         self._send = send
         self._with_vectors = with_vectors
+        self._answers, self._access = answers, access
         self._woken = asyncio.Event()
         self._last: float | None = None
 
@@ -73,52 +128,65 @@ class OutboxReplay:
         wait_s = _FIRST_S
         while True:
             self._woken.clear()
+            access = ""
             try:
-                await self._send_all()
+                access = await self._look_at_access()
+                await self._send_all(access)
                 wait_s = _FIRST_S
             except (SharedError, ProviderError, StoreError) as error:
                 logger.debug("writes wait for the shared server error=%s", type(error).__name__)
                 wait_s = min(2 * wait_s, _LONGEST_S)
-            if self._outbox.count(WRITES):
-                await asyncio.sleep(wait_s)
-            else:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_FILL_S if self._outbox.waiting else _LOOK_S):
-                        await self._woken.wait()
+            await self._wait(wait_s, access)
 
-    async def _send_all(self) -> None:
-        """Send all queued writes to the server in order, then add all missing vectors."""
-        outbox = self._outbox
-        while waiting := await outbox.oldest(_AT_ONCE, WRITES):
+    async def _wait(self, wait_s: float, access: str) -> None:
+        """Wait until a write is due, at least `wait_s`; without any until woken, or the next look."""
+        due_s = self._outbox.next_due_s(WRITES, access)
+        if due_s is not None and due_s <= wait_s:
+            await asyncio.sleep(wait_s)
+            return
+        look_s = _FILL_S if self._outbox.count({"fill"}) else _LOOK_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(look_s if due_s is None else min(due_s, _LOOK_S)):
+                await self._woken.wait()
+
+    async def _look_at_access(self) -> str:
+        """Return the rights and models that refused writes depend on; "" if none was refused."""
+        return await self._access() if self._outbox.failing_kinds - {"passing"} else ""
+
+    async def _send_all(self, access: str) -> None:
+        """Send all due writes to the server in order, then add all missing vectors."""
+        while waiting := await self._outbox.due(_AT_ONCE, WRITES, access):
             for run in spooling.sendable_runs(waiting):
                 await self._send_run(run)
-        while waiting := await outbox.oldest(_FILLED_AT_ONCE, {"fill"}):
+        while waiting := await self._outbox.due(_FILLED_AT_ONCE, {"fill"}, access):
             await self._fill_vectors(waiting)
 
     async def _send_run(self, run: spooling.Waiting) -> None:
-        """Send a run of writes and drop it from the queue; set aside a write that is refused for good."""
-        try:
-            await self._write_run([write for _, write in run])
-        except SharedError as error:
-            if error.reason not in FOR_EVER:
-                raise
-            if len(run) == 1:
-                await self._outbox.refuse(*run[0], str(error))
-                return
-            for each in run:
-                await self._send_run([each])
-            return
-        self._last = time.monotonic()
-        await self._outbox.delete_sent([position for position, _ in run])
+        """Send a run of writes and drop it from the queue; record the failures of others."""
+        result = await send_isolated(run, self._write_run, self._answers)
+        if result.failed:
+            access = await self._access()
+            await self._outbox.fail(
+                [
+                    (position, write, next_failure(write.failure, error, access))
+                    for (position, write), error in result.failed
+                ]
+            )
+        if result.error is not None:
+            raise result.error
 
-    async def _write_run(self, writes: Sequence[Write]) -> None:
-        """Write a run of rows, or of equal removals, to the server."""
+    async def _write_run(self, run: spooling.Waiting) -> None:
+        """Write a run of rows, or of equal removals, to the server, and drop it from the queue."""
+        writes = [write for _, write in run]
         if writes[0].kind != "put":
             batch = spooling.removal_batch(writes)
             await self._send(lambda writer: writer.remove(batch), ())
-            return
-        rows = [self._with_fitting_vector(spooling.row_of(write)) for write in writes]
-        await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
+        else:
+            rows = [self._with_fitting_vector(spooling.row_of(write)) for write in writes]
+            await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
+        self._last = time.monotonic()
+        await self._outbox.delete_sent([position for position, _ in run])
+        self._outbox.end_pauses()
 
     def _with_fitting_vector(self, row: Stored) -> Stored:
         """Return the row without its vector if the vector has another length than the model's."""

@@ -8,15 +8,17 @@ StoreError and ProviderError, after which the next step continues.
 from __future__ import annotations
 
 import time
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from forged.attributes import UNKNOWN, Facts
-from forged.errors import MemoryFormatError
+from forged.errors import MemoryFormatError, SharedError
 from forged.postgres.merging import FileVersion, FileVersions, MergePlan, merge_plan, resolution_of
-from forged.state import RemovalMark, Replicas
+from forged.postgres.replaying import next_failure
+from forged.state import RemovalMark, Replicas, WriteFailure
 
 # Files in one message, of at most 256 KiB each.
 AT_ONCE = 100
@@ -26,12 +28,14 @@ Item = TypeVar("Item")
 class CarriedFile(msgspec.Struct, frozen=True):
     """Bytes of a memory file on its way between machines, and the memory's attributes.
 
-    `is_own`: row level security shows that only this user could write it.
+    `is_own`: row level security shows that only this user could write it. `offset_us` is added to the file's
+    times to get those of the server's clock.
     """
 
     data: bytes
     facts: Facts = UNKNOWN
     is_own: bool = False
+    offset_us: int = 0
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -54,10 +58,15 @@ class RemoteChanges(msgspec.Struct, frozen=True):
 
 
 class PushResult(msgspec.Struct, frozen=True):
-    """Result of a transfer: written ids, and refused ids, which are invalid or may not leave."""
+    """Result of a transfer: written ids, and refused ids with the reason.
+
+    `failed` are writes that the server did not take, with its errors; `error` says that it takes none now.
+    """
 
     ids: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+    failed: Mapping[str, SharedError] = {}
+    error: SharedError | None = None
 
 
 class LocalFiles(Protocol):
@@ -87,6 +96,15 @@ class LocalFiles(Protocol):
 class RemoteRows(Protocol):
     """Interface to an owner's rows on a server for replication: changes, files, writes, removal marks."""
 
+    @property
+    def offset_us(self) -> int:
+        """Return the microseconds by which the server's clock is ahead of this machine's."""
+        ...
+
+    async def access(self) -> str:
+        """Return a digest of the rights and models that refused writes depend on."""
+        ...
+
     async def changes_since(self, since: int) -> RemoteChanges:
         """Return file versions and removal marks changed since a cursor (0: all), with the next cursor."""
         ...
@@ -96,25 +114,41 @@ class RemoteRows(Protocol):
         ...
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
-        """Write files whose row has the expected hash; return ids written, and those refused."""
+        """Write files whose row has the expected hash; return ids written, refused and failed."""
         ...
 
-    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
-        """Store removal marks that are later than the server's, and delete forgotten rows."""
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> PushResult:
+        """Store removal marks that are later than the server's, delete forgotten rows; return failures."""
         ...
+
+
+class Unsent(msgspec.Struct, frozen=True):
+    """File or removal mark that is not on the server: its hash, and the last failure, or why it may not."""
+
+    sha256: str
+    reason: str
+    failure: WriteFailure | None = None
+
+    def waits(self, sha256: str, now: float, access: str) -> bool:
+        """Return True if the file with this hash is not to be sent now."""
+        if self.sha256 != sha256:
+            return False
+        failure = self.failure
+        return failure is None or failure.kind == "final" or failure.pause_s(now, access) > 0
 
 
 class SyncState(msgspec.Struct, frozen=True):
     """Progress of a root's synchronization: changes left, files kept here, rows refused, last equality.
 
-    `kept_here` may not leave; `refused` are rows that are no valid files. `at` is the last time of equality
-    in Unix seconds, 0 for never.
+    `kept_here` are reasons why files are not on the server, by id; `refused` are rows that are no files. `at`
+    is the last time of equality in Unix seconds, 0 for never. `problem` stopped the last round.
     """
 
     behind: int = 0
-    kept_here: int = 0
+    kept_here: Mapping[str, str] = {}
     refused: int = 0
     at: float = 0.0
+    problem: str = ""
 
 
 class Replication:
@@ -131,7 +165,9 @@ class Replication:
         self._there: dict[str, FileVersion] = {}
         self._marks: dict[str, RemovalMark] = {}
         self._cursor = 0
-        self._kept_here: dict[str, str] = {}  # hashes of files that may not leave
+        self._unsent: dict[str, Unsent] = {}
+        self._unsent_marks: dict[str, Unsent] = {}
+        self._access = ""
         self._refused: dict[str, str] = {}  # hashes of rows that are no files
 
     def start_over(self) -> None:
@@ -139,18 +175,27 @@ class Replication:
         self._there, self._marks, self._cursor = {}, {}, 0
 
     async def step(self) -> bool:
-        """Compare root and rows, transfer, merge, forget; return True if there was work to do."""
+        """Compare root and rows, transfer, merge, forget; return True if there was work to do.
+
+        Other work goes on if a file or mark cannot be sent. Raises the server's error if it takes none.
+        """
         await self._fetch_changes()
-        here = await self._folder.look()
+        here = self._with_server_times(await self._folder.look())
         plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)
         await self._replicas.merge_marks(self.owner, plan.marks)
         await self._replicas.record_common(self.owner, plan.met)
+        await self._look_at_access()
+        now = time.time()
         pull = [each for each in plan.pull if self._refused.get(each) != self._there[each].sha256]
-        push = [each for each in plan.push if self._kept_here.get(each) != here[each].sha256]
+        push = [each for each in plan.push if not self._waits(self._unsent, each, here[each].sha256, now)]
         both = [each for each in plan.both if self._refused.get(each) != self._there[each].sha256]
+        marks = {
+            each: mark
+            for each, mark in plan.marks_to_send.items()
+            if not self._waits(self._unsent_marks, each, "", now)
+        }
         self._note_progress(plan, len(pull) + len(push) + len(both), here)
-        if plan.marks_to_send:
-            await self._rows.mark(plan.marks_to_send)
+        error = await self._send_marks(marks)
         if plan.take_away:
             await self._folder.take_away(plan.take_away)
         for some in batches(pull):
@@ -158,8 +203,38 @@ class Replication:
         for each in both:
             await self._resolve(each, here)
         for some in batches(push):
-            await self._push(some, here)
-        return self.progress.behind > 0
+            error = error or await self._push(some, here)
+        if error is not None:
+            raise error
+        return bool(pull or push or both or marks or plan.take_away)
+
+    def record_problem(self, problem: str) -> None:
+        """Note in `progress` why the last round stopped, "" if it did not."""
+        self.progress = msgspec.structs.replace(self.progress, problem=problem)
+
+    def _with_server_times(self, here: FileVersions) -> FileVersions:
+        """Return files with creation times by the server's clock, as their rows have them."""
+        offset_us, there = self._rows.offset_us, self._there
+        return {
+            each: version
+            if not version.created
+            else FileVersion(
+                version.sha256,
+                there[each].created if each in there else version.created + offset_us,
+                version.supersedes,
+            )
+            for each, version in here.items()
+        }
+
+    async def _look_at_access(self) -> None:
+        """Ask for the server's rights and models if refused files or marks depend on them."""
+        unsent = (*self._unsent.values(), *self._unsent_marks.values())
+        if any(each.failure is not None and each.failure.kind != "passing" for each in unsent):
+            self._access = await self._rows.access()
+
+    def _waits(self, unsent: Mapping[str, Unsent], memory_id: str, sha256: str, now: float) -> bool:
+        """Return True if a file or mark is not to be sent now, after a failure."""
+        return memory_id in unsent and unsent[memory_id].waits(sha256, now, self._access)
 
     async def _fetch_changes(self) -> None:
         """Fetch changes since the last cursor into the known state of the server."""
@@ -171,11 +246,42 @@ class Replication:
         self._cursor = news.cursor
 
     def _note_progress(self, plan: MergePlan, moving: int, here: FileVersions) -> None:
-        """Update `progress` by the work of a plan."""
-        kept = sum(each in here and here[each].sha256 == hash_ for each, hash_ in self._kept_here.items())
+        """Update `progress` by the work of a plan; forget failures of files that changed or are sent."""
+        self._unsent = {
+            each: unsent
+            for each, unsent in self._unsent.items()
+            if each in plan.push and here[each].sha256 == unsent.sha256
+        }
+        self._unsent_marks = {
+            each: unsent for each, unsent in self._unsent_marks.items() if each in plan.marks_to_send
+        }
+        kept = {each: unsent.reason for each, unsent in self._unsent.items()}
+        kept |= {each: f"its removal {unsent.reason}" for each, unsent in self._unsent_marks.items()}
         behind = moving + len(plan.take_away) + len(plan.marks_to_send)
         at = self.progress.at if behind else time.time()
-        self.progress = SyncState(behind, kept, len(self._refused), at)
+        self.progress = SyncState(behind, kept, len(self._refused), at, self.progress.problem)
+
+    async def _send_marks(self, marks: Mapping[str, RemovalMark]) -> SharedError | None:
+        """Send removal marks; record those that fail, and return the error if the server takes none."""
+        if not marks:
+            return None
+        result = await self._rows.mark(marks)
+        await self._record_failures(self._unsent_marks, result, dict.fromkeys(marks, ""))
+        return result.error
+
+    async def _record_failures(
+        self, unsent: dict[str, Unsent], result: PushResult, hashes: Mapping[str, str]
+    ) -> None:
+        """Record which files or marks were not sent, and why, for the time of their next attempt."""
+        if result.failed:
+            self._access = await self._rows.access()
+        for each, error in result.failed.items():
+            before = unsent[each].failure if each in unsent else None
+            failure = next_failure(before, error, self._access)
+            word = "refused by the server" if failure.kind == "final" else "waits"
+            unsent[each] = Unsent(hashes[each], f"{word}: {error}", failure)
+        for each, reason in result.refused.items():
+            unsent[each] = Unsent(hashes[each], reason)
 
     async def _pull(self, ids: Sequence[str], here: FileVersions) -> None:
         """Fetch rows' files and write them into the root; remember rows that are no valid files."""
@@ -196,7 +302,9 @@ class Replication:
         if theirs is None or ours is None:
             return
         try:
-            end = resolution_of(memory_id, self.owner[0], ours.data, theirs.data)
+            end = resolution_of(
+                memory_id, self.owner[0], (ours.data, self._rows.offset_us), (theirs.data, theirs.offset_us)
+            )
         except MemoryFormatError:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
@@ -207,8 +315,8 @@ class Replication:
         )
         await self._record_common(kept.ids)  # so that the current file counts as changed
 
-    async def _push(self, ids: Sequence[str], here: FileVersions) -> None:
-        """Send the root's files as rows, noted beforehand; remember those that may not leave."""
+    async def _push(self, ids: Sequence[str], here: FileVersions) -> SharedError | None:
+        """Send the root's files as rows, noted beforehand; return the error if the server takes none."""
         found = await self._folder.read(ids)
         changes = {
             each: FileChange(carried, here[each], self._there[each].sha256 if each in self._there else "")
@@ -219,9 +327,10 @@ class Replication:
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
         await self._replicas.record_sent(self.owner, fresh)
         taken = await self._rows.push(changes) if changes else PushResult()
-        self._kept_here |= {each: here[each].sha256 for each in taken.refused}
         self._there |= {each: here[each] for each in taken.ids}
         await self._record_common(taken.ids)
+        await self._record_failures(self._unsent, taken, {each: here[each].sha256 for each in ids})
+        return taken.error
 
     async def _record_common(self, ids: Collection[str]) -> None:
         """Record that both sides have the same files of these ids."""
@@ -233,7 +342,7 @@ def combined_result(several: Sequence[PushResult]) -> PushResult:
     """Return one result with the ids of several."""
     return PushResult(
         frozenset().union(*(each.ids for each in several)),
-        frozenset().union(*(each.refused for each in several)),
+        dict(ChainMap(*(dict(each.refused) for each in several))),
     )
 
 

@@ -113,6 +113,21 @@ async def _all_members(connection: Connection) -> tuple[Member, ...]:
     return tuple(Member(role, tuple(sorted(owners))) for role, owners in sorted(found.items()))
 
 
+async def access_digest(connection: Connection) -> str:
+    """Return a digest of what decides about refused writes: the role's rights, and the server's models."""
+    found = await (await connection.execute(_ACCESS)).fetchone()
+    return "" if found is None else str(found[0])
+
+
+_ACCESS = """
+SELECT md5(concat_ws(' ', current_user,
+    (SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_roles WHERE pg_has_role(oid, 'usage')),
+    (SELECT string_agg(concat(relname, relacl), ' ' ORDER BY relname) FROM pg_class
+    WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition),
+    (SELECT string_agg(concat(set_name, ' ', model, ' ', dimension), ' ' ORDER BY set_name)
+    FROM forged.models)
+))
+"""
 _MEMBERS = """
 SELECT member.rolname, shobj_description(owner.oid, 'pg_authid')
 FROM pg_auth_members m

@@ -87,12 +87,12 @@ class RootFiles:
         drafts = [self._write_request(each, carried) for each, carried in files.items() if each not in odd]
         done = await self._writer.add_all(self._index, drafts)
         ids = [draft.memory.id for draft, end in zip(drafts, done, strict=True) if isinstance(end, Written)]
-        return PushResult(frozenset(ids), odd)
+        return PushResult(frozenset(ids), dict.fromkeys(odd, "no memory file"))
 
     async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
         """Replace a file whose hash is `expected`; return its id as written or refused, or none."""
         if odd := self._invalid_ids({memory_id: carried}):
-            return PushResult(refused=odd)
+            return PushResult(refused=dict.fromkeys(odd, "no memory file"))
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
         try:
             path, keeps = self._paths[memory_id], carried.is_own

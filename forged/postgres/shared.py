@@ -31,11 +31,12 @@ from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import ChangeListener, OwnerChange
 from forged.postgres.pool import Pool
 from forged.postgres.relating import EntityTables, ReachedRow
-from forged.postgres.replaying import FOR_EVER, WRITES, OutboxReplay
+from forged.postgres.replaying import WRITES, OutboxReplay, next_failure
+from forged.postgres.roles import access_digest
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
-from forged.state import State
+from forged.state import REMOVALS, State, Write, WriteFailure
 from forged_client.protocol import SharedReport
 
 
@@ -104,17 +105,16 @@ def _stored_rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Store
 
 
 logger = logging.getLogger(__name__)
+Clock = Callable[[], datetime]
 
 LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
 
 # Time limits of a write before it is queued here: for the server, and for its vectors.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
-_REFUSED_SHOWN = 10
+_REFUSED_SHOWN, _REASONS_SHOWN = 10, 3
 PURPOSE = Purpose("shared")
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})  # rows of these scopes have counts of answers
-
-Clock = Callable[[], datetime]
 
 
 class SharedServer:
@@ -130,9 +130,12 @@ class SharedServer:
         egress: EgressGuard,
         queue: EmbeddingQueue | None = None,
         daemon: str = "",
-        clock: Clock = lambda: datetime.now(UTC),
+        clock: Clock | None = None,
     ) -> None:
-        """Take `queue`, which embeds rows, and `daemon`, the name that others see. Raises ConfigError."""
+        """Take `queue`, which embeds rows, and `daemon`, the name that others see. Raises ConfigError.
+
+        `clock` gives the server's time; the default is `state.server_clock`.
+        """
         self.scopes = settings.scopes
         self.settings = settings
         self.state = state
@@ -142,6 +145,7 @@ class SharedServer:
         self.daemon = daemon
         self._clock = clock
         self._pool = Pool(settings)
+        self._pool.on_offset = state.server_clock.set
         self.host = host_of(settings)
         self._problem = ""
         self._order = asyncio.Lock()
@@ -153,6 +157,8 @@ class SharedServer:
             writer=self.writer,
             send=self._send,
             with_vectors=self._with_vectors,
+            answers=self.answers,
+            access=self.access,
         )
 
     # --- lifecycle -------------------------------------------------------------------------------------
@@ -170,17 +176,29 @@ class SharedServer:
     def condition(self) -> SharedReport:
         """Return the state of the server, for status, doctor and `degraded`."""
         replayed_s = self.replay.age_s
-        refused = [f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside]
+        refused = [
+            f"{each.kind} {each.id}: {each.failure.reason}" for each in self.outbox.refused if each.failure
+        ]
+        reasons = sorted(self.outbox.troubles.items(), key=lambda each: -each[1])
         return msgspec.structs.replace(
             self._pool.health.condition(self.host),
             scopes=tuple(sorted(map(str, self.scopes))),
             problem=self._problem,
             waiting=self.outbox.count(WRITES),
+            waits=tuple(f"{number}: {reason}" for reason, number in reasons[:_REASONS_SHOWN]),
             without_vector=self.outbox.count({"fill"}),
             refused=tuple(refused[:_REFUSED_SHOWN]),
             replayed_s=None if replayed_s is None else round(replayed_s, 1),
             listening=self.listening.is_connected,
             writers={name: round(age_s, 1) for name, age_s in self.listening.writers.items()},
+        )
+
+    def now(self) -> datetime:
+        """Return the server's time, also while it is away."""
+        return (
+            datetime.fromtimestamp(self.state.server_clock.now(), UTC)
+            if self._clock is None
+            else self._clock()
         )
 
     def listen(self, on_change: Callable[[OwnerChange], None]) -> Callable[[], None]:
@@ -207,6 +225,15 @@ class SharedServer:
             self._problem = str(error)
             raise SharedError(str(error), reason="unusable") from error
 
+    async def answers(self) -> bool:
+        """Return True if the server takes a new connection after a failure; it is asked again then."""
+        return await self._pool.recovers()
+
+    async def access(self) -> str:
+        """Return a digest of the rights and models that refused writes depend on. Raises SharedError."""
+        async with self.connection(time.monotonic() + _WRITE_S) as connection:
+            return f"{self.settings.model} {await access_digest(connection)}"
+
     # --- search ---------------------------------------------------------------------------------------
 
     async def recall(
@@ -231,7 +258,7 @@ class SharedServer:
             limits=limits,
             filters=filters or {},
             least=least,
-            now=self._clock(),
+            now=self.now(),
             vectors=vectors,
         )
         async with self.connection(deadline) as connection:
@@ -281,13 +308,13 @@ class SharedServer:
         Durable on return. Raises SharedError for rows never to be accepted, StoreError for a full queue.
         """
         await self.state.wait_until_open()
-        clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self._clock())
+        clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self.now())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
-            if not await self._try_send(lambda writer: writer.put(whole), egress.egress_texts(whole)):
-                await self.outbox.add([*map(spooling.put, whole), *fills])
-            elif fills:
+            texts = egress.egress_texts(whole)
+            await self._send_or_queue(lambda writer: writer.put(whole), texts, [*map(spooling.put, whole)])
+            if fills:
                 await self.outbox.add(fills)
         self.replay.wake()
 
@@ -305,31 +332,44 @@ class SharedServer:
         Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead.
         """
         await self.state.wait_until_open()
-        at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
+        at = max(self.now(), newest or datetime.min.replace(tzinfo=UTC))
         batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
-            if not await self._try_send(lambda writer: writer.remove(batch), ()):
-                await self.outbox.add(spooling.removals(batch))
+            await self._send_or_queue(lambda writer: writer.remove(batch), (), spooling.removals(batch))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
         """Remove all pieces of a document for good; durable on return, as `remove` is."""
         await self.remove(Scope.ORG, "", (document_id,), kind="document", newest=newest)
 
-    async def _try_send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> bool:
-        """Send a write; return False if it must be queued, as others are or the server is away."""
-        if self.outbox.count(WRITES):
-            return False
+    async def _send_or_queue(
+        self, write: Callable[[RowWriter], Any], texts: Sequence[str], writes: Sequence[Write]
+    ) -> bool:
+        """Send a write; if it is not taken or follows others, queue it as `writes` and return False."""
+        failure = None
+        if not self.outbox.holds_up(writes):
+            try:
+                await self._send(write, texts)
+            except ProviderError:  # paused
+                pass
+            except SharedError as error:
+                if error.kind == "final" and writes[0].kind not in REMOVALS:
+                    raise
+                failure = await self._first_failure(error)
+            else:
+                return True
+        await self.outbox.add([msgspec.structs.replace(each, failure=failure) for each in writes])
+        return False
+
+    async def _first_failure(self, error: SharedError) -> WriteFailure | None:
+        """Return the failure to record for a refused write, None if the server is away."""
+        if error.is_away:
+            return None
         try:
-            await self._send(write, texts)
-        except ProviderError:  # paused
-            return False
-        except SharedError as error:
-            if error.reason in FOR_EVER:
-                raise
-            return False
-        return True
+            return next_failure(None, error, await self.access())
+        except SharedError:
+            return None
 
     async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
         """Write to the server and record the egress. Raises SharedError, or ProviderError while paused."""
@@ -370,12 +410,12 @@ class SharedServer:
         hits, self._hits = self._hits, Counter()
         if hits:
             async with self.writer(time.monotonic() + _WRITE_S) as writer:
-                await writer.count(hits, self._clock())
+                await writer.count(hits, self.now())
 
     async def sweep(self) -> int:
         """Remove expired rows of all sessions; return their number. Raises SharedError."""
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
-            return await writer.sweep(self._clock())
+            return await writer.sweep(self.now())
 
 
 def host_of(settings: Settings) -> str:

@@ -35,8 +35,8 @@ def removals(batch: RemovalBatch) -> list[Write]:
     """Return the queue entries of a removal, one for each id."""
     kind: WriteKind = "document" if batch.kind == "document" else "remove"
     data = msgspec.msgpack.encode((batch.kind, batch.at))
-    owner = {"scope": str(batch.scope), "owner": batch.owner}
-    return [Write(kind=kind, id=each, row=data, **owner) for each in batch.ids]
+    scope, owner = str(batch.scope), batch.owner
+    return [Write(kind=kind, scope=scope, owner=owner, id=each, row=data) for each in batch.ids]
 
 
 def row_of(write: Write) -> Stored:

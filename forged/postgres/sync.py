@@ -81,10 +81,13 @@ class RootSync:
         ends = (self._shared.listen(self._on_server_change), self._indexer.events.listen(self._on_map_change))
         try:
             await self._state.wait_until_open()
+            again_s = _AGAIN_S
             while True:
                 self._wanted.clear()
-                again_s = _EVERY_S if await self._sync_all() else _AGAIN_S
+                is_in_step = await self._sync_all()
+                again_s = _EVERY_S if is_in_step else min(2 * again_s, _EVERY_S)
                 await _wait_until_set(self._wanted, again_s)
+                again_s = _AGAIN_S if is_in_step or self._wanted.is_set() else again_s
         finally:
             for end in ends:
                 end()
@@ -110,25 +113,18 @@ class RootSync:
         return root_at(top, self._home).scope is Scope.AGENT
 
     async def _sync_all(self) -> bool:
-        """Synchronize every shared root, new ones too; set `problem`, and return True if there was none."""
-        if self._state.problem:  # common state and forgets are unknown
-            self.problem = self._state.problem
+        """Synchronize every shared root, new ones too; return True if no root has a problem."""
+        self.problem = self._state.problem  # common state and forgets are unknown
+        if self.problem:
             return False
-        try:
-            await self._add_roots()
-            if time.monotonic() - self._compared_at > _ALL_EVERY_S:
-                self._compared_at = time.monotonic()
-                for each in self._roots.values():
-                    each.start_over()
+        await self._add_roots()
+        if time.monotonic() - self._compared_at > _ALL_EVERY_S:
+            self._compared_at = time.monotonic()
             for each in self._roots.values():
-                await _replicate(each)
-        except (SharedError, StoreError, ProviderError) as error:
-            if self.problem != str(error):
-                logger.info("not in step with the shared server error=%s", error)
-            self.problem = str(error)
-            return False
-        self.problem = ""
-        return True
+                each.start_over()
+        for each in self._roots.values():
+            await _replicate(each)
+        return not any(each.progress.problem for each in self._roots.values())
 
     async def _add_roots(self) -> None:
         """Add a replication for each shared root that has none."""
@@ -146,10 +142,17 @@ class RootSync:
 
 
 async def _replicate(replication: Replication) -> None:
-    """Synchronize one root in at most ten steps."""
-    for _ in range(_MOST_ROUNDS):
-        if not await replication.step():
-            return
+    """Synchronize one root in at most ten steps; record the problem that stops it."""
+    problem = ""
+    try:
+        for _ in range(_MOST_ROUNDS):
+            if not await replication.step():
+                break
+    except (SharedError, StoreError, ProviderError) as error:
+        problem = str(error)
+        if replication.progress.problem != problem:
+            logger.info("not in step with the shared server owner=%s error=%s", replication.owner, error)
+    replication.record_problem(problem)
 
 
 async def _wait_until_set(wanted: asyncio.Event, at_most_s: float) -> None:

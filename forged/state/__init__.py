@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.outbox import Write, WriteKind
+    from forged.state.outbox import REMOVALS, Write, WriteFailure, WriteKind
     from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
-    from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, is_newer
+    from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, ServerClock, is_newer
     from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_LEARNED",
     "NEVER_MET",
+    "REMOVALS",
     "Attributes",
     "CaptureCursor",
     "CaptureLog",
@@ -65,6 +66,7 @@ __all__ = [
     "RootIds",
     "RootListing",
     "RootRecord",
+    "ServerClock",
     "SetKey",
     "State",
     "ToReview",
@@ -72,6 +74,7 @@ __all__ = [
     "TrustFindings",
     "TrustRecords",
     "Write",
+    "WriteFailure",
     "WriteKind",
     "cut",
     "digests",
@@ -90,9 +93,9 @@ __getattr__ = lazy_exports(
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),
-    outbox=("Write", "WriteKind"),
+    outbox=("REMOVALS", "Write", "WriteFailure", "WriteKind"),
     removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
-    replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "is_newer"),
+    replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "ServerClock", "is_newer"),
     requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),

@@ -44,7 +44,7 @@ Columns = tuple[str | int | float | bytes | None, ...]
 
 # Older files are set aside, newer ones are refused. The order of tables is part of the format, because it
 # decides their first pages; so a new table is created after all others.
-FORMAT = 10
+FORMAT = 11
 _CHECKSUM_BYTES = 8
 _BUSY_S, _WAL_PAGES, _WAL_KEPT_BYTES = 1.0, 64, 1 << 18
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,20 +1,22 @@
 """Queue on disk of writes for a team's server, in order, until the server has them.
 
 A write names its memory or document, so that a forget finds it: adding a removal deletes all pending writes
-of the same memory in the same transaction. A write that the server refuses for good is set aside with the
-reason. A full queue refuses new memories, but still takes removals. Only headings are in memory; `row` is
-bytes for their writer.
+of the same memory in the same transaction. A write that failed has its `WriteFailure`, which decides when it
+is tried again. Later writes of the same memory or document wait behind it, others do not. A full queue
+refuses new memories, but still takes removals. Only headings are in memory; `row` is bytes for their writer.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from forged.errors import StoreError
+from forged.errors import ErrorKind, StoreError
 from forged.state.database import Database, Table
 
 if TYPE_CHECKING:
@@ -26,12 +28,33 @@ MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
 WriteKind = Literal["put", "fill", "remove", "document"]
 REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 60.0
+_AT_LATEST_S = 3600.0
+
+
+class WriteFailure(msgspec.Struct, frozen=True):
+    """Last failure of a write that the server did not take: reason, class, number, and Unix time.
+
+    `access` identifies the rights of the role and the models of both sides at that time.
+    """
+
+    reason: str
+    kind: ErrorKind
+    times: int
+    at: float
+    access: str = ""
+
+    def pause_s(self, now: float, access: str) -> float:
+        """Return the seconds until the next attempt, 0 if it is due; a changed `access` makes it due."""
+        if self.kind == "passing":
+            pause = min(_FIRST_PAUSE_S * 2.0**self.times, _LONGEST_PAUSE_S)
+        else:
+            pause = _AT_LATEST_S if access == self.access else 0.0
+        return min(max(0.0, self.at + pause - now), pause)
+
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """Queued change for a server; `id` is a memory's or document's; `document` is that of a piece.
-
-    `refused` is the reason of the server, or "" while the write is pending.
-    """
+    """Queued change for a server; `id` is a memory's or document's; `document` is that of a piece."""
 
     kind: WriteKind
     scope: str
@@ -39,13 +62,30 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     document: str = ""
     row: bytes = b""
-    refused: str = ""
+    failure: WriteFailure | None = None
 
-    def is_cancelled_by(self, removal: Write) -> bool:
-        """Return True if a removal, of the same owner and memory or document, makes the write needless."""
-        if (self.scope, self.owner) != (removal.scope, removal.owner):
+    @property
+    def is_refused(self) -> bool:
+        """Return True for a row that the server will never take; a removal is tried for ever."""
+        return self.failure is not None and self.failure.kind == "final" and self.kind not in REMOVALS
+
+    def is_cancelled_by(self, other: Write) -> bool:
+        """Return True if `other`, of the same owner and memory or document, makes the write needless."""
+        if (self.scope, self.owner) != (other.scope, other.owner):
             return False
-        return removal.id == (self.document if removal.kind == "document" else self.id)
+        if other.kind == "put":
+            return self.is_refused and self.id == other.id
+        return other.kind in REMOVALS and other.id == (self.document if other.kind == "document" else self.id)
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """Return the name of the memory, or document to remove, that later writes wait for."""
+        return ("document", self.id) if self.kind == "document" else (self.scope, self.owner, self.id)
+
+    @property
+    def waits_for(self) -> frozenset[tuple[str, ...]]:
+        """Return the names of the memory and document whose earlier writes this one waits for."""
+        return frozenset({self.name, ("document", self.document)} if self.document else {self.name})
 
 
 class Outbox:
@@ -71,43 +111,86 @@ class Outbox:
     @property
     def waiting(self) -> int:
         """Return the number of pending writes."""
-        return sum(not heading.refused for heading, _ in self._headings.values())
+        return sum(not heading.is_refused for heading, _ in self._headings.values())
 
     @property
-    def set_aside(self) -> tuple[Write, ...]:
-        """Return the writes that the server refused for good, with the reason and without rows."""
-        return tuple(heading for heading, _ in self._headings.values() if heading.refused)
+    def refused(self) -> tuple[Write, ...]:
+        """Return the writes that the server will never take, without rows."""
+        return tuple(heading for heading, _ in self._headings.values() if heading.is_refused)
+
+    @property
+    def troubles(self) -> Mapping[str, int]:
+        """Return the reasons of pending writes that failed, each with their number."""
+        failing = (heading for heading, _ in self._headings.values() if not heading.is_refused)
+        return Counter(heading.failure.reason for heading in failing if heading.failure is not None)
+
+    @property
+    def failing_kinds(self) -> frozenset[ErrorKind]:
+        """Return the classes of the failures of pending writes."""
+        return frozenset(
+            heading.failure.kind for heading, _ in self._headings.values() if heading.failure is not None
+        )
 
     def count(self, kinds: Collection[str]) -> int:
         """Return the number of pending writes of these kinds."""
-        return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
+        return sum(heading.kind in kinds and not heading.is_refused for heading, _ in self._headings.values())
+
+    def holds_up(self, writes: Iterable[Write]) -> bool:
+        """Return True if pending writes of the same memories or documents must be sent before these."""
+        names = frozenset().union(*(write.waits_for for write in writes))
+        return any(heading.name in names for heading, _ in self._headings.values() if not heading.is_refused)
+
+    def reason_of(self, document: str) -> str:
+        """Return why the pending pieces of a document are not on the server, "" if nothing failed."""
+        pending = (heading for heading, _ in self._headings.values() if heading.document == document)
+        return next((each.failure.reason for each in pending if each.failure is not None), "")
 
     def pieces_of(self, document: str) -> frozenset[str]:
         """Return the ids of those pieces of a document whose write is pending."""
-        waiting = (heading for heading, _ in self._headings.values() if not heading.refused)
+        waiting = (heading for heading, _ in self._headings.values() if not heading.is_refused)
         return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
 
     @property
     def documents_to_remove(self) -> frozenset[str]:
-        """Return the ids of documents whose removal is pending or set aside."""
+        """Return the ids of documents whose removal is pending."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:
-        """Append writes durably; removals delete those they cancel. If full, only removals pass."""
-        removals = [write for write in writes if write.kind in REMOVALS]
-        gone = self._cancelled_by(removals)
+        """Append writes durably; they delete those they cancel. If full, only removals pass."""
+        gone = self._cancelled_by(writes)
         fresh = dict(enumerate(writes, self._next))
-        if len(removals) < len(writes):
+        if any(write.kind not in REMOVALS for write in writes):
             self._check_room(fresh)
         self._next += len(fresh)
         await self._database.run(partial(self._change, fresh, gone))
         self._drop_headings(gone)
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
-    async def oldest(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
-        """Return up to `most` pending writes of these kinds, oldest first, each with its position."""
-        those = self._positions(lambda heading: heading.kind in kinds and not heading.refused)[:most]
-        return await self._database.run(partial(self._read, those)) if those else []
+    async def due(self, most: int, kinds: Collection[str], access: str = "") -> list[tuple[int, Write]]:
+        """Return up to `most` due writes of these kinds, oldest first, with positions.
+
+        `access` is compared with that of failures. A write is due unless it pauses after a failure, or an
+        earlier one of its memory or document is pending.
+        """
+        now, named, due = time.time(), set[tuple[str, ...]](), list[int]()
+        for position, (heading, _) in self._headings.items():
+            if heading.kind not in kinds or heading.is_refused:
+                continue
+            failure = heading.failure
+            if named.isdisjoint(heading.waits_for) and (failure is None or failure.pause_s(now, access) == 0):
+                due.append(position)
+                if len(due) == most:
+                    break
+            named.add(heading.name)
+        return await self._database.run(partial(self._read, due)) if due else []
+
+    def next_due_s(self, kinds: Collection[str], access: str = "") -> float | None:
+        """Return the seconds until a pending write of these kinds is due, None without any."""
+        now, pauses = time.time(), list[float]()
+        for heading, _ in self._headings.values():
+            if heading.kind in kinds and not heading.is_refused:
+                pauses.append(0.0 if heading.failure is None else heading.failure.pause_s(now, access))
+        return min(pauses, default=None)
 
     async def delete_sent(self, positions: Sequence[int]) -> None:
         """Delete writes that the server has. After a power cut one may be sent twice, which is harmless."""
@@ -115,18 +198,22 @@ class Outbox:
             await self._database.run(partial(self._change, {}, positions), durable=False)
             self._drop_headings(positions)
 
-    async def refuse(self, position: int, write: Write, why: str) -> None:
-        """Set aside a write that the server will never accept, with the reason; "" queues it again."""
-        refused = msgspec.structs.replace(write, refused=why)
-        await self._database.run(partial(self._change, {position: refused}, ()))
-        if position in self._headings:
-            self._headings[position] = _heading(refused)
+    async def fail(self, failures: Sequence[tuple[int, Write, WriteFailure]]) -> None:
+        """Record the last failures of writes, which decide about their next attempts."""
+        failed = {
+            position: msgspec.structs.replace(write, failure=failure) for position, write, failure in failures
+        }
+        await self._database.run(partial(self._rewrite, failed))
+        self._headings |= {
+            position: _heading(write) for position, write in failed.items() if position in self._headings
+        }
 
-    async def retry(self) -> None:
-        """Queue all writes again that were set aside; their cause may be fixed."""
-        for position in self._positions(lambda heading: bool(heading.refused)):
-            for _, write in await self._database.run(partial(self._read, [position])):
-                await self.refuse(position, write, "")
+    def end_pauses(self) -> None:
+        """Make all writes due whose failure may have passed, as the server takes writes again."""
+        for position, (heading, size) in list(self._headings.items()):
+            if heading.failure is not None and heading.failure.kind == "passing":
+                failure = msgspec.structs.replace(heading.failure, at=0.0)
+                self._headings[position] = msgspec.structs.replace(heading, failure=failure), size
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
         """Delete queued writes that these removals cancel, without queuing the removals."""
@@ -142,9 +229,16 @@ class Outbox:
             await self._database.run(partial(self._change, {}, gone))
             self._drop_headings(gone)
 
-    def _cancelled_by(self, removals: Sequence[Write]) -> list[int]:
-        """Return the positions of queued writes that these removals make needless."""
-        return self._positions(lambda heading: any(heading.is_cancelled_by(removal) for removal in removals))
+    def _cancelled_by(self, writes: Sequence[Write]) -> list[int]:
+        """Return the positions of queued writes that these writes make needless."""
+        named: defaultdict[tuple[str, ...], list[Write]] = defaultdict(list)
+        for write in writes:
+            named[write.name].append(write)
+        return self._positions(
+            lambda heading: any(
+                heading.is_cancelled_by(write) for name in heading.waits_for for write in named.get(name, ())
+            )
+        )
 
     def _check_room(self, fresh: Mapping[int, Write]) -> None:
         """Raise StoreError if the queue has no room for these new writes."""
@@ -169,6 +263,12 @@ class Outbox:
         self._table.erase(connection, *map(_key, gone))
         for position, write in fresh.items():
             self._table.write(connection, _key(position), write)
+
+    def _rewrite(self, changed: Mapping[int, Write], connection: Connection) -> None:
+        """Replace the writes at some positions that were not deleted meanwhile, in one transaction."""
+        for position, write in changed.items():
+            if self._table.read(connection, _key(position)) is not None:
+                self._table.write(connection, _key(position), write)
 
     def _read(self, positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
         """Return the whole writes at these positions, with rows; those deleted meanwhile are left out."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MarkKind = Literal["chain", "version", "restored"]
+_KEPT_DIFFERENCE_S = 0.1
 Owner = tuple[str, str]
 """A scope and the id of its owner."""
 
@@ -59,6 +60,49 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NEVER_MET = Replica()
+
+
+class ServerClock:
+    """Time by the clock of a team's server, by its offset from this machine's at the last connection.
+
+    Machines whose clocks differ so agree which of two decisions is later, offline too.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        """Register the table in `database`; `clock` gives this machine's time in Unix seconds."""
+        self._table = Table(database, "server_clock", float, load=self._load)
+        self._clock = clock
+        self._offset_s: float | None = None
+
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read the last offset; return a function that takes it over unless a newer one is known."""
+        kept = self._table.read(connection, "offset")
+
+        def restore() -> None:
+            self._offset_s = kept if self._offset_s is None else self._offset_s
+
+        return restore
+
+    @property
+    def offset_s(self) -> float:
+        """Return the seconds by which the server's clock is ahead of this machine's, 0 if unknown."""
+        return self._offset_s or 0.0
+
+    @property
+    def offset_us(self) -> int:
+        """Return the offset in microseconds."""
+        return round(self.offset_s * 1e6)
+
+    def now(self) -> float:
+        """Return the server's time in Unix seconds."""
+        return self._clock() + self.offset_s
+
+    async def set(self, offset_s: float) -> None:
+        """Take a measured offset, and keep it if it differs from the last one by a tenth of a second."""
+        kept, self._offset_s = self._offset_s, offset_s
+        if kept is None or abs(kept - offset_s) > _KEPT_DIFFERENCE_S:
+            change = self._table.change({"offset": offset_s})
+            await self._table.database.commit(change, durable=False)
 
 
 class Replicas:

@@ -35,7 +35,7 @@ from forged.state.intents import Intents
 from forged.state.outbox import Outbox
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
-from forged.state.replicas import Replicas
+from forged.state.replicas import Replicas, ServerClock
 from forged.state.requests import Receipts, Requests
 from forged.state.to_review import ToReview
 from forged.state.trust import Excludes, TrustRecords
@@ -89,7 +89,8 @@ class State:
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
         self.absences = Absences(self._database)
-        self.replicas = Replicas(self._database)
+        self.server_clock = ServerClock(self._database)
+        self.replicas = Replicas(self._database, self.server_clock.now)
         self.excludes = Excludes(self._database)
         self.removal = Removal(
             self._database,

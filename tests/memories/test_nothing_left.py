@@ -65,6 +65,7 @@ OTHERS = {
     "agents": "counts by day",
     "learned": "digests of messages",
     "replicas": "marks that hold against a server which still has the memory",
+    "server_clock": "the offset of a clock",
     "git_files": "hashes of files",
     "excludes": "roots",
     "absences": "days of what has no file, which end when the memory is seen or goes",

@@ -86,6 +86,12 @@ class Server:
             self.changes,
         )
 
+    def file(self, memory_id: str) -> CarriedFile:
+        """The file of a row, with the offset of the clock of its writer."""
+        carried, version, _ = self.rows[memory_id]
+        held_there = held(carried.data, memory_id)
+        return msgspec.structs.replace(carried, offset_us=version.created - held_there.created)
+
     def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         done = set()
         for each, change in changes.items():
@@ -108,8 +114,12 @@ class Server:
 class Reached:
     """The server as one machine reaches it."""
 
-    def __init__(self, server: Server, breaking: Breaking) -> None:
+    def __init__(self, server: Server, breaking: Breaking, offset_s: float = 0.0) -> None:
         self._server, self._breaking = server, breaking
+        self.offset_us = round(offset_s * 1e6)
+
+    async def access(self) -> str:
+        return ""
 
     async def changes_since(self, since: int) -> RemoteChanges:
         self._breaking.call()
@@ -117,7 +127,7 @@ class Reached:
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         self._breaking.call()
-        return {each: self._server.rows[each][0] for each in ids if each in self._server.rows}
+        return {each: self._server.file(each) for each in ids if each in self._server.rows}
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         self._breaking.call()
@@ -125,10 +135,11 @@ class Reached:
         self._breaking.call()  # the server has it, and we do not know
         return taken
 
-    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> PushResult:
         self._breaking.call()
         self._server.mark(marks)
         self._breaking.call()
+        return PushResult()
 
 
 class Trashed(msgspec.Struct):
@@ -146,7 +157,7 @@ class Machine:
         self.trash: dict[str, Trashed] = {}
         self.breaking = Breaking()
         self._server, self._clock, self._skew_s = server, clock, skew_s
-        self.replicas = Replicas(Nowhere(), clock=self.now)
+        self.replicas = Replicas(Nowhere(), clock=lambda: self.now() - skew_s)
         self._written = 0
         self.start()
 
@@ -155,7 +166,7 @@ class Machine:
 
     def start(self) -> None:
         """As a daemon that was killed or ended comes back: with its disk."""
-        rows = Reached(self._server, self.breaking)
+        rows = Reached(self._server, self.breaking, -self._skew_s)
         self.replication = Replication(OWNER, Disk(self), rows, self.replicas)
 
     def memories(self) -> list[Memory]:

@@ -90,6 +90,7 @@ async def running(
     """A daemon's shared object, with a state of its own, from its start to its end."""
     model = given.pop("model", database.model)
     settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes), model=model)
+    settings = given.pop("settings", settings)
     state = State(str(directory), a_governor())
     shared = SharedServer(
         settings, state=state, **{"egress": EgressGuard(), "daemon": "here", "clock": Clock()} | given

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import psycopg
+import psycopg.errors
 import pytest
 
+from forged.errors import SharedError
 from forged.postgres.failures import shared_error
 
 PASSING = [
@@ -29,3 +31,25 @@ def test_a_role_that_is_not_let_in_is_refused(reported):
     assert (
         shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {reported}")).reason == "refused"
     )
+
+
+CODES = {
+    each.sqlstate: each
+    for each in vars(psycopg.errors).values()
+    if isinstance(each, type) and issubclass(each, psycopg.Error) and each.sqlstate
+}
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_only_listed_errors_are_final_for_a_row_and_all_others_pass(code):
+    """Of all errors that PostgreSQL has: a full disk or a read-only server is mended one day."""
+    error = shared_error(CODES[code]("text of the server"))
+
+    is_final = code.startswith(("22", "23")) or code == "54000"
+    assert error.kind == ("permission" if code == "42501" else "final" if is_final else "passing")
+    assert "text of the server" not in str(error), "a message may quote a row"
+
+
+def test_another_model_or_length_of_vectors_is_the_error_of_a_model():
+    for reason in ("model", "dimension"):
+        assert SharedError("", reason=reason).kind == "model"

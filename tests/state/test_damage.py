@@ -118,6 +118,7 @@ async def filled(directory: Path) -> None:
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
+        await state.server_clock.set(1234.5)
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absence_change(TOP, ["mem_absent7"], "2026-01-01"))
@@ -171,6 +172,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "accesses": b"mem_accessed7",
         "outbox": b"mem_outbox7",
         "replicas": b"mem_replica7",
+        "server_clock": b"offset",
         "excludes": b"/srv/excluded7",
         "receipts": b"receipt7",
         "absences": b"mem_absent7",

@@ -172,26 +172,30 @@ class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
     """State of the synchronization of one owner's files with the owner's other machines.
 
     `behind` is the number of memories to send or fetch at the last look, `in_sync_s` the time since there
-    were none. `kept_here` may not leave this machine. `refused` are rows of the server that are no memories.
+    were none. `kept_here` is the number of files that the server does not get, `reasons` says why for some of
+    them, by id. `refused` are rows of the server that are no memories. `problem` stops this owner's files.
     """
 
     scope: str
     owner: str
     behind: int = 0
     kept_here: int = 0
+    reasons: dict[str, str] = msgspec.field(default_factory=dict)
     refused: int = 0
     in_sync_s: float | None = None
+    problem: str = ""
 
 
 class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     """Health of a team's server. `state`: untried, ok, failing.
 
     `server` is host and database, `message` the reason that it fails, `problem` the reason that it cannot be
-    used although it answers. `waiting` writes are stored here until it is back, `without_vector` rows until
-    the model is. `refused` are writes that it will never take, each with the reason. `replayed_s` is the
-    time since the last stored write was sent. `writers` are other daemons with the time since their last
-    write; changes arrive while `listening`. `sync` are the files that other machines have as well,
-    `sync_problem` the reason that they are not synchronized now.
+    used although it answers. `waiting` writes are stored here until it takes them; `waits` are the reasons of
+    those that failed, each after their number. `without_vector` rows wait for the model. `refused` are
+    writes that it will never take, each with the reason. `replayed_s` is the time since the last stored
+    write was sent. `writers` are other daemons with the time since their last write; changes arrive while
+    `listening`. `sync` are the files that other machines have as well, `sync_problem` the reason that no
+    files are synchronized now.
     """
 
     server: str
@@ -203,6 +207,7 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     next_s: float | None = None
     problem: str = ""
     waiting: int = 0
+    waits: tuple[str, ...] = ()
     without_vector: int = 0
     refused: tuple[str, ...] = ()
     replayed_s: float | None = None

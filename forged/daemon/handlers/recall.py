@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
 # Limit of each scope, in the order of equal results.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
+_REASONS_SHOWN = 10
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
@@ -236,13 +237,16 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
     """Yield the progress of machines' synchronization for each scope and owner."""
     for (scope, owner), progress in machines.progress.items():
+        reasons = sorted(progress.kept_here.items())
         yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=progress.behind,
-            kept_here=progress.kept_here,
+            kept_here=len(reasons),
+            reasons=dict(reasons[:_REASONS_SHOWN]),
             refused=progress.refused,
             in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
+            problem=progress.problem,
         )
 
 
