@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from forged.cli.terminal import Painter, counted, escape_line, span
 from forged_client.protocol import EndpointReport, SharedReport, SyncReport
 
+_ABSENT = "not in files here: removed by hand, so left out of answers here; only `forget` removes them there"
 _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
 
@@ -84,6 +85,9 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} cannot be found there until the embedding model answers"
+    if report.absent_documents:
+        documents = counted(report.absent_documents, "document")
+        yield f"{documents} of the server {_ABSENT}"
     if report.sync_problem:
         yield f"files not synced: {escape_line(report.sync_problem)}"
     for each in report.sync:
@@ -102,5 +106,7 @@ def _sync_troubles(report: SyncReport, known: Collection[str]) -> Iterator[str]:
         yield from (
             f"  {escape_line(each)}: {escape_line(reason)}" for each, reason in report.reasons.items()
         )
+    if report.absent:
+        yield f"{counted(report.absent, 'memory', 'memories')} of {owner} on the server {_ABSENT}"
     if report.refused:
         yield f"{counted(report.refused, 'row')} of {owner} on the server are not memories and are skipped"

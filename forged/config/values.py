@@ -7,6 +7,8 @@ secrets, so that no log line or traceback contains a key.
 from __future__ import annotations
 
 import ipaddress
+import os
+import pwd
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -118,7 +120,7 @@ class SharedConfig(Section, frozen=True):
 
     `scopes` lists shared scopes: session, user, agent and org, separated by blanks or commas. Sessions are
     read by a recall and never written by this daemon. `user_id` names the user on the server; the default is
-    the login name.
+    the login name. `team_agents` lists the agents that the team has in common; all others are the user's.
     """
 
     url: str = ""
@@ -126,7 +128,21 @@ class SharedConfig(Section, frozen=True):
     password: str = ""
     scopes: str = "org"
     user_id: str = ""
+    team_agents: str = ""
     dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 384
+
+    @property
+    def owner_id(self) -> str:
+        """Return the name of the user on the server."""
+        try:
+            return self.user_id or pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            return str(os.geteuid())
+
+    @property
+    def agents_of_team(self) -> frozenset[str]:
+        """Return the names in `team_agents`, as a set."""
+        return frozenset(self.team_agents.replace(",", " ").split())
 
 
 class NetworkConfig(Section, frozen=True):

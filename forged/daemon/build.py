@@ -21,7 +21,7 @@ from forged.daemon import nearest_memories
 from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
-from forged.files import Watcher
+from forged.files import AGENT_ID, Watcher, agent_root
 from forged.log import LogSettings
 from forged.maps import EmbeddingQueue, Indexer, ModelCache
 from forged.memories import MemoryParts, removal
@@ -29,7 +29,7 @@ from forged.memory import Scope
 from forged.models import GOVERNED, EgressGuard, GovernedChat, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
-from forged.state import State
+from forged.state import SharedOwners, State
 from forged.stores import Resolver, SecondModel, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -37,7 +37,7 @@ from forged_client import address
 from forged_client.autostart import LOG_NAME
 
 if TYPE_CHECKING:
-    from forged.postgres import OwnRemovalMarks, RootSync, SharedServer
+    from forged.postgres import RootSync, SharedServer
 
 CALLS_PER_MINUTE = 60  # then capture waits; a retrieve never does
 
@@ -68,16 +68,7 @@ def make_shared_server(
         return None, f"nothing is shared: {error}"
 
 
-def make_removal_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
-    """Return the record that tells other machines of memories removed here; None if not shared."""
-    if shared is None:
-        return None
-    from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
-
-    return OwnRemovalMarks(state.replicas, shared.scopes, shared.settings.user_id)
-
-
-def make_root_sync(memories: MemoryParts) -> RootSync | None:
+def make_root_sync(memories: MemoryParts, owners: SharedOwners) -> RootSync | None:
     """Return the synchronization of the user's machines; None unless user or agent scopes are shared."""
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
@@ -86,6 +77,7 @@ def make_root_sync(memories: MemoryParts) -> RootSync | None:
 
     return RootSync(
         shared,
+        owners=owners,
         home=memories.resolver.home,
         state=memories.state,
         indexer=memories.indexer,
@@ -108,7 +100,13 @@ def build(
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
-    trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
+    owners = SharedOwners(
+        config.shared.owner_id, frozenset(filter(AGENT_ID.fullmatch, config.shared.agents_of_team))
+    )
+    of_team = [agent_root(user_top(env), each).top for each in owners.team_agents]
+    trust = TrustRegistry(
+        state, mode=config.trust.mode, git=config.memory.git, home=user_top(env), of_team=of_team
+    )
     indexer, watcher = _make_maps(config, models, metrics, governor, cache=model_cache, trust=trust, off=off)
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
@@ -120,8 +118,9 @@ def build(
     shared, unshared = make_shared_server(
         config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
     )
-    trash, marks = os.path.join(address.state_dir(env), "trash"), make_removal_marks(shared, state)
-    writer = Writer(trash, trust, state.requests, state.intents, marks)
+    state.removal_marks.share(owners, shared.scopes if shared is not None else ())
+    trash = os.path.join(address.state_dir(env), "trash")
+    writer = Writer(trash, trust, state.requests, state.intents, state.removal_marks)
     resolver = Resolver(
         user_top(env), config, indexer, state=state, sessions=(session_memories, session_views)
     )
@@ -172,7 +171,8 @@ def build(
         connections=connections,
         reload=reload,
         shared=shared,
-        machines=make_root_sync(memories),
+        machines=make_root_sync(memories, owners),
+        owners=owners,
     )
 
 

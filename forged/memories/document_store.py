@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -21,11 +22,13 @@ from forged import memory
 from forged.attributes import Facts, FactsPatch
 from forged.errors import ForgedError, MemoryNotFound, SharedError, StoreError
 from forged.files import org_root
+from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memories.ids import scan_root
 from forged.memories.parts import MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memory import Memory, Scope, one_form, time_ns
+from forged.state import DOCUMENTS
 from forged.stores import Workplace
 from forged_client.protocol import DocumentRecord
 
@@ -37,6 +40,7 @@ THERE, WAITS = "there", "waits"
 _LOOK = "`forgectl ingest --list` shows what is there"
 _AGAIN_S, _PAUSE_S = 60.0, 0.1
 _TICK = timedelta(microseconds=1)
+_IN_MAPS = WeakKeyDictionary[VectorMap, frozenset[str]]()
 Pieces = dict[str, dict[str, Memory]]
 """Existing pieces by their source and id."""
 
@@ -199,22 +203,24 @@ async def _write_pieces(
         if not error.is_away and error.reason != "unusable":
             raise
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
+    await shared.state.replicas.record_sent(DOCUMENTS, {document: document})
     if lacking:
-        await shared.put([_to_row(each, patch, since) for each in lacking])
+        await shared.put([_to_row(shared, each, patch, since) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
+    await shared.state.replicas.drop(DOCUMENTS, others.keys() - {document})
     if not shared.outbox.pieces_of(document):
         return THERE
     reason = shared.outbox.reason_of(document)
     return f"{WAITS}: {reason}" if reason else WAITS
 
 
-def _to_row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
+def _to_row(shared: SharedServer, memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
     """Return a piece as a server row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
     assert memory.piece is not None
-    created = datetime.fromisoformat(memory.created_at)
+    created = datetime.fromisoformat(memory.created_at) + shared.state.server_clock.offset
     return Stored(
         scope=Scope.ORG,
         owner="",
@@ -245,13 +251,29 @@ async def _remove_from_server(
     memories: MemoryParts, documents: Collection[str], known: Sequence[ServerDocument]
 ) -> bool:
     """Remove documents from the server, now or later; return True if that waits. Raises StoreError."""
-    shared = memories.documents_server
-    if shared is None:
-        return False
     newest = {each.document_id: each.newest for each in known}
-    for each in documents:
-        await shared.remove_document(each, newest=newest.get(each))
-    return bool(shared.outbox.documents_to_remove & set(documents))
+    await memories.remove_from_server("document", documents, newest)
+    return bool(memories.state.outbox.documents_to_remove & set(documents))
+
+
+def hidden_documents(memories: MemoryParts) -> frozenset[str]:
+    """Return the ids of documents and pieces that no answer has: removal pending, or files missing here."""
+    return memories.state.outbox.ids_to_remove | absent_documents(memories)
+
+
+def absent_documents(memories: MemoryParts) -> frozenset[str]:
+    """Return the ids of documents that this machine sent to the server and that are in no file here."""
+    index = memories.indexer.open(org_root(memories.resolver.home))
+    met = memories.state.replicas.of(DOCUMENTS)
+    return frozenset(met.keys() - _documents_in(index.map)) if met and index.map is not None else frozenset()
+
+
+def _documents_in(home: VectorMap) -> frozenset[str]:
+    """Return the ids of the documents in a map; read once for each map."""
+    found = _IN_MAPS.get(home)
+    if found is None:
+        found = _IN_MAPS[home] = frozenset(map(document_id_of, home.memories))
+    return found
 
 
 async def follow_documents(memories: MemoryParts) -> None:
@@ -291,6 +313,7 @@ async def _remove_stale_files(memories: MemoryParts) -> None:
         gone = await _server_documents(shared).gone(names)
         if dead := tuple(_removed_pieces(there, gone)):
             await remove_pieces(memories, index, dead)
+            await memories.state.replicas.drop(DOCUMENTS, gone)
 
 
 def _removed_pieces(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:

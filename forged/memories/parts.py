@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +16,7 @@ from forged.counters import Metrics
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.sessions import Sessions
-from forged.state import State
+from forged.state import DOCUMENTS, State, removal_writes
 from forged.stores import Resolver, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -49,3 +52,26 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     def documents_server(self) -> SharedServer | None:
         """The team's server if documents are shared there, else None."""
         return self.shared if self.shared is not None and Scope.ORG in self.shared.scopes else None
+
+    async def remove_from_server(
+        self, kind: str, ids: Collection[str], newest: Mapping[str, datetime] = MappingProxyType({})
+    ) -> None:
+        """Remove pieces (`chain`) or documents from the server, now or when a run has one. Raises StoreError.
+
+        `newest` are times of documents by a clock that may be ahead.
+        """
+        server, replicas = self.documents_server, self.state.replicas
+        if kind == "document":
+            ids = [each for each in ids if server is not None or each in replicas.of(DOCUMENTS)]
+        elif server is None and not replicas.of(DOCUMENTS):
+            return  # no document has ever met a server
+        if server is None:
+            at = datetime.fromtimestamp(self.state.server_clock.now(), UTC)
+            await self.state.outbox.add(removal_writes(kind, *DOCUMENTS, ids, at))
+        elif kind == "document":
+            for each in ids:
+                await server.remove(*DOCUMENTS, (each,), kind=kind, newest=newest.get(each))
+        else:
+            await server.remove(*DOCUMENTS, tuple(ids), kind=kind)
+        if kind == "document":
+            await replicas.drop(DOCUMENTS, ids)

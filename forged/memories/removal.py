@@ -60,8 +60,8 @@ async def remove_memories(
         nonlocal cut
         await state.forgotten.add(top, gone, ids)
         await state.removal.forget(root, ids, gone)
-        if index.root.scope is Scope.ORG and ids and (server := memories.documents_server) is not None:
-            await server.remove(Scope.ORG, "", ids)
+        if index.root.scope is Scope.ORG and ids:
+            await memories.remove_from_server("chain", ids)
         if purge:
             cut += await purge_texts(memories, gone)
         else:

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import SharedServer
     from forged.postgres.store import stores_of
-    from forged.postgres.sync import OwnRemovalMarks, RootSync
+    from forged.postgres.sync import RootSync
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
     "Connection",
     "Finding",
     "Member",
-    "OwnRemovalMarks",
     "ReachedRow",
     "RootSync",
     "RowOwner",
@@ -56,7 +55,7 @@ __getattr__ = lazy_exports(
     roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
     relating=("ReachedRow",),
-    sync=("RootSync", "OwnRemovalMarks"),
+    sync=("RootSync",),
     shared=("SharedServer",),
     documents=("ServerDocument", "ServerDocuments"),
     store=("stores_of",),

@@ -27,11 +27,15 @@ from forged.state import NEVER_MET, RemovalMark, Replica, is_newer
 
 
 class FileVersion(msgspec.Struct, frozen=True, gc=False):
-    """Hash, creation time and predecessor of a memory's file; `created` is Unix microseconds or 0."""
+    """Hash, creation time and predecessor of a memory's file; `created` is Unix microseconds or 0.
+
+    `author` is the user who wrote it first, for an agent of the team.
+    """
 
     sha256: str
     created: int = 0
     supersedes: str = ""
+    author: str = ""
 
 
 class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +85,12 @@ def merge_plan(
     there: FileVersions,
     known: Mapping[str, Replica],
     marks_there: Mapping[str, RemovalMark],
+    author: str = "",
 ) -> MergePlan:
-    """Return the steps that make a root and its owner's rows equal, given their last common state."""
+    """Return the steps that make a root and its owner's rows equal, given their last common state.
+
+    With an `author`, marks of memories that others wrote hold on this machine alone.
+    """
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
     newer = {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
     marks |= newer
@@ -113,8 +121,17 @@ def merge_plan(
         push=tuple(sorted(push)),
         both=tuple(sorted(both)),
         met=met,
-        marks_to_send={each: mark for each, mark in marks.items() if marks_there.get(each) != mark},
+        marks_to_send={
+            each: mark
+            for each, mark in marks.items()
+            if marks_there.get(each) != mark and _may_send(there.get(each), author)
+        },
     )
+
+
+def _may_send(there: FileVersion | None, author: str) -> bool:
+    """Return True if a mark holds on the server, which is not so for another author's memory."""
+    return not author or there is None or there.author in {"", author}
 
 
 def _removed_with_chain(

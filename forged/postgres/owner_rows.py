@@ -32,7 +32,7 @@ from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
 from forged.postgres.writing import lock_of, payload
-from forged.state import RemovalMark
+from forged.state import RemovalMark, agent_of
 
 _ASK_S, _CHANGE_S = 10.0, 20.0
 _KINDS = ("chain", "version", "restored")
@@ -53,6 +53,12 @@ class OwnerRows:
         """Return the microseconds by which the server's clock is ahead of this machine's."""
         return self._shared.state.server_clock.offset_us
 
+    @property
+    def _is_of_user(self) -> bool:
+        """Return True for rows that no other user may write, if row level security is active."""
+        user_id = self._shared.settings.user_id
+        return self._scope is Scope.USER or self._owner.startswith(f"{user_id}/")
+
     async def access(self) -> str:
         """Return a digest of the rights and models that refused writes depend on."""
         return await self._shared.access()
@@ -64,10 +70,10 @@ class OwnerRows:
         await self._shared.egress.check(self._purpose, ())
         async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
             found = await (await connection.execute(self._sql.changes, values)).fetchall()
-        for kind, memory_id, sha256, at, supersedes, changed in found:
+        for kind, memory_id, sha256, at, supersedes, author, changed in found:
             cursor = max(cursor, changed)
             if kind == "row":
-                versions[memory_id] = FileVersion(sha256, at, supersedes)
+                versions[memory_id] = FileVersion(sha256, at, supersedes, author)
             else:  # an unknown kind of a newer forged counts as forgotten
                 marks[memory_id] = RemovalMark(at, kind if kind in _KINDS else "version")
         return RemoteChanges(versions, marks, cursor)
@@ -80,8 +86,8 @@ class OwnerRows:
         return {
             memory_id: CarriedFile(
                 bytes(data),
-                Facts(memory_type, round(importance, 6), metadata, agent_id),
-                is_own=secured and self._scope is Scope.USER,
+                Facts(memory_type, round(importance, 6), metadata, agent_of(agent_id)),
+                is_own=secured and self._is_of_user,
                 offset_us=_offset_us(bytes(data), self._scope, memory_id, updated_us),
             )
             for memory_id, data, memory_type, importance, metadata, agent_id, updated_us, secured in found
@@ -173,14 +179,16 @@ class OwnerRows:
 
     def _row_of_change(self, memory_id: str, change: FileChange) -> Stored:
         """Return the row that stores a changed file."""
-        data, facts, is_agents = change.carried.data, change.carried.facts, self._scope is Scope.AGENT
+        data, facts = change.carried.data, change.carried.facts
+        if self._scope is Scope.AGENT:
+            facts = msgspec.structs.replace(facts, user_id=self._shared.settings.user_id)
         memory = parse(data, self._scope, memory_id)
         return Stored(
             scope=self._scope,
             owner=self._owner,
             id=memory_id,
             content=memory.content,
-            facts=msgspec.structs.replace(facts, agent_id=self._owner) if is_agents else facts,
+            facts=facts,
             category=memory.category,
             created_at=_timestamp(change.version.created),
             updated_at=_timestamp(_updated_us(memory) + self.offset_us),
@@ -200,12 +208,13 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
     def changes(self) -> str:
         """Return the query of an owner's file versions and removal marks changed since a cursor."""
         own = TABLES[self.scope].owner
+        author = "CASE WHEN strpos(agent_id, '/') = 0 THEN user_id END" if self.scope is Scope.AGENT else "''"
         return f"""
             SELECT 'row', id, file_sha256, {_MICROSECONDS.format("created_at")}, coalesce(supersedes, ''),
-                changed
+                coalesce({author}, ''), changed
             FROM {table(self.scope)} WHERE {own} = %(owner)s AND changed > %(since)s AND file IS NOT NULL
             UNION ALL
-            SELECT kind, id, '', {_MICROSECONDS.format("at")}, '', changed
+            SELECT kind, id, '', {_MICROSECONDS.format("at")}, '', '', changed
             FROM forged.tombstones
             WHERE owner = %(owner)s AND scope = %(scope)s AND changed > %(since)s"""
 

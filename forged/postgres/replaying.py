@@ -112,14 +112,17 @@ class OutboxReplay:
         self._answers, self._access = answers, access
         self._woken = asyncio.Event()
         self._last: float | None = None
+        self._is_refused = False  # the server took none of the last writes
 
     @property
     def age_s(self) -> float | None:
         """Return the seconds since the last queued write was sent, or None."""
         return None if self._last is None else time.monotonic() - self._last
 
-    def wake(self) -> None:
-        """Make `run` look for queued writes now."""
+    def wake(self, *, ends_pauses: bool = False) -> None:
+        """Make `run` look for queued writes now; `ends_pauses` of those that failed: the server is back."""
+        if ends_pauses:
+            self._outbox.end_pauses()
         self._woken.set()
 
     async def run(self) -> None:
@@ -173,7 +176,11 @@ class OutboxReplay:
                 ]
             )
         if result.error is not None:
+            self._is_refused = True
             raise result.error
+        if self._is_refused:
+            self._is_refused = False
+            self._outbox.end_pauses()
 
     async def _write_run(self, run: spooling.Waiting) -> None:
         """Write a run of rows, or of equal removals, to the server, and drop it from the queue."""
@@ -186,7 +193,6 @@ class OutboxReplay:
             await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
         self._last = time.monotonic()
         await self._outbox.delete_sent([position for position, _ in run])
-        self._outbox.end_pauses()
 
     def _with_fitting_vector(self, row: Stored) -> Stored:
         """Return the row without its vector if the vector has another length than the model's."""

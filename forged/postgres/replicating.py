@@ -18,7 +18,7 @@ from forged.attributes import UNKNOWN, Facts
 from forged.errors import MemoryFormatError, SharedError
 from forged.postgres.merging import FileVersion, FileVersions, MergePlan, merge_plan, resolution_of
 from forged.postgres.replaying import next_failure
-from forged.state import RemovalMark, Replicas, WriteFailure
+from forged.state import Owner, RemovalMark, Replica, Replicas, WriteFailure
 
 # Files in one message, of at most 256 KiB each.
 AT_ONCE = 100
@@ -129,19 +129,31 @@ class Unsent(msgspec.Struct, frozen=True):
     reason: str
     failure: WriteFailure | None = None
 
+    @property
+    def may_pass(self) -> bool:
+        """Return True if it is tried again without a change of the file."""
+        return self.failure is not None and self.failure.kind != "final"
+
+    def without_pause(self) -> Unsent:
+        """Return it as due, if its failure may have passed."""
+        if self.failure is None:
+            return self
+        return msgspec.structs.replace(self, failure=self.failure.without_pause())
+
     def waits(self, sha256: str, now: float, access: str) -> bool:
         """Return True if the file with this hash is not to be sent now."""
         if self.sha256 != sha256:
             return False
         failure = self.failure
-        return failure is None or failure.kind == "final" or failure.pause_s(now, access) > 0
+        return failure is None or not self.may_pass or failure.pause_s(now, access) > 0
 
 
 class SyncState(msgspec.Struct, frozen=True):
     """Progress of a root's synchronization: changes left, files kept here, rows refused, last equality.
 
     `kept_here` are reasons why files are not on the server, by id; `refused` are rows that are no files. `at`
-    is the last time of equality in Unix seconds, 0 for never. `problem` stopped the last round.
+    is the last time of equality in Unix seconds, 0 for never. `problem` stopped the last round. `absent` are
+    files that were removed here by hand and stay on the server.
     """
 
     behind: int = 0
@@ -149,15 +161,18 @@ class SyncState(msgspec.Struct, frozen=True):
     refused: int = 0
     at: float = 0.0
     problem: str = ""
+    absent: int = 0
 
 
 class Replication:
     """Two-way synchronization of one root with its owner's rows. For one task at a time."""
 
     def __init__(
-        self, owner: tuple[str, str], folder: LocalFiles, rows: RemoteRows, replicas: Replicas
+        self, owner: Owner, folder: LocalFiles, rows: RemoteRows, replicas: Replicas, author: str = ""
     ) -> None:
+        """Take `author`, the user's name for an agent of the team, else ""."""
         self.owner = owner
+        self._author = author
         self.progress = SyncState()
         self._folder = folder
         self._rows = rows
@@ -165,14 +180,17 @@ class Replication:
         self._there: dict[str, FileVersion] = {}
         self._marks: dict[str, RemovalMark] = {}
         self._cursor = 0
+        self._absent: frozenset[str] = frozenset()
         self._unsent: dict[str, Unsent] = {}
         self._unsent_marks: dict[str, Unsent] = {}
         self._access = ""
         self._refused: dict[str, str] = {}  # hashes of rows that are no files
 
     def start_over(self) -> None:
-        """Drop the known state of the server, so that the next step asks for all rows."""
+        """Drop the known state of the server, so that the next step asks for all rows and sends all files."""
         self._there, self._marks, self._cursor = {}, {}, 0
+        for unsent in (self._unsent, self._unsent_marks):
+            unsent.update({each: entry.without_pause() for each, entry in unsent.items()})
 
     async def step(self) -> bool:
         """Compare root and rows, transfer, merge, forget; return True if there was work to do.
@@ -181,7 +199,11 @@ class Replication:
         """
         await self._fetch_changes()
         here = self._with_server_times(await self._folder.look())
-        plan = merge_plan(here, self._there, self._replicas.of(self.owner), self._marks)
+        known = self._replicas.of(self.owner)
+        self._absent = frozenset(
+            each for each in self._there.keys() - here.keys() if _was_here(known.get(each))
+        )
+        plan = merge_plan(here, self._there, known, self._marks, self._author)
         await self._replicas.merge_marks(self.owner, plan.marks)
         await self._replicas.record_common(self.owner, plan.met)
         await self._look_at_access()
@@ -194,7 +216,7 @@ class Replication:
             for each, mark in plan.marks_to_send.items()
             if not self._waits(self._unsent_marks, each, "", now)
         }
-        self._note_progress(plan, len(pull) + len(push) + len(both), here)
+        self._note_progress(plan, len(pull) + len(both), push, here)
         error = await self._send_marks(marks)
         if plan.take_away:
             await self._folder.take_away(plan.take_away)
@@ -208,12 +230,23 @@ class Replication:
             raise error
         return bool(pull or push or both or marks or plan.take_away)
 
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Return the ids of rows that no answer of this machine has: removed here, or missing."""
+        known = self._replicas.of(self.owner).items()
+        removed = (
+            each
+            for each, replica in known
+            if replica.mark is not None and replica.mark.is_dead and self._marks.get(each) != replica.mark
+        )
+        return self._absent.union(removed)
+
     def record_problem(self, problem: str) -> None:
         """Note in `progress` why the last round stopped, "" if it did not."""
         self.progress = msgspec.structs.replace(self.progress, problem=problem)
 
     def _with_server_times(self, here: FileVersions) -> FileVersions:
-        """Return files with creation times by the server's clock, as their rows have them."""
+        """Return files with creation times by the server's clock and authors, as their rows have them."""
         offset_us, there = self._rows.offset_us, self._there
         return {
             each: version
@@ -222,6 +255,7 @@ class Replication:
                 version.sha256,
                 there[each].created if each in there else version.created + offset_us,
                 version.supersedes,
+                there[each].author if each in there else self._author,
             )
             for each, version in here.items()
         }
@@ -245,7 +279,7 @@ class Replication:
         self._there.update(news.versions)
         self._cursor = news.cursor
 
-    def _note_progress(self, plan: MergePlan, moving: int, here: FileVersions) -> None:
+    def _note_progress(self, plan: MergePlan, moving: int, push: Collection[str], here: FileVersions) -> None:
         """Update `progress` by the work of a plan; forget failures of files that changed or are sent."""
         self._unsent = {
             each: unsent
@@ -257,9 +291,12 @@ class Replication:
         }
         kept = {each: unsent.reason for each, unsent in self._unsent.items()}
         kept |= {each: f"its removal {unsent.reason}" for each, unsent in self._unsent_marks.items()}
-        behind = moving + len(plan.take_away) + len(plan.marks_to_send)
+        waiting = {each for each, unsent in self._unsent.items() if unsent.may_pass}.union(push)
+        behind = moving + len(waiting) + len(plan.take_away) + len(plan.marks_to_send)
         at = self.progress.at if behind else time.time()
-        self.progress = SyncState(behind, kept, len(self._refused), at, self.progress.problem)
+        self.progress = SyncState(
+            behind, kept, len(self._refused), at, self.progress.problem, len(self._absent)
+        )
 
     async def _send_marks(self, marks: Mapping[str, RemovalMark]) -> SharedError | None:
         """Send removal marks; record those that fail, and return the error if the server takes none."""
@@ -336,6 +373,11 @@ class Replication:
         """Record that both sides have the same files of these ids."""
         hashes = {each: self._there[each].sha256 for each in ids if each in self._there}
         await self._replicas.record_common(self.owner, hashes)
+
+
+def _was_here(replica: Replica | None) -> bool:
+    """Return True if a memory that is missing now was in a file here, and was not removed by a command."""
+    return replica is not None and bool(replica.sha256) and (replica.mark is None or not replica.mark.is_dead)
 
 
 def combined_result(several: Sequence[PushResult]) -> PushResult:

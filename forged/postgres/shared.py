@@ -165,13 +165,20 @@ class SharedServer:
 
     async def run(self) -> None:
         """Listen, send queued writes and counts, and remove old sessions until cancelled; close the pool."""
+        end = self.listen(self._on_change)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.listening.run())
                 tasks.create_task(self.replay.run())
                 tasks.create_task(self._upkeep())
         finally:
+            end()
             await self._pool.close()
+
+    def _on_change(self, change: OwnerChange) -> None:
+        """Send what waits after a lost connection, as the server may be another one."""
+        if not change.scope:
+            self.replay.wake(ends_pauses=True)
 
     def condition(self) -> SharedReport:
         """Return the state of the server, for status, doctor and `degraded`."""
@@ -320,7 +327,7 @@ class SharedServer:
 
     async def remove(
         self,
-        scope: Scope,
+        scope: str,
         owner: str,
         ids: Sequence[str],
         kind: str = "chain",
@@ -333,7 +340,7 @@ class SharedServer:
         """
         await self.state.wait_until_open()
         at = max(self.now(), newest or datetime.min.replace(tzinfo=UTC))
-        batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
+        batch = RemovalBatch(scope=Scope(scope), owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
             await self._send_or_queue(lambda writer: writer.remove(batch), (), spooling.removals(batch))

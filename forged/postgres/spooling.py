@@ -13,7 +13,7 @@ from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Owner, RemovalBatch
-from forged.state import Write, WriteKind
+from forged.state import Write, removal_writes
 from forged_client.typed import resolved
 
 Waiting = Sequence[tuple[int, Write]]
@@ -33,10 +33,7 @@ def fill(row: Stored) -> Write:
 
 def removals(batch: RemovalBatch) -> list[Write]:
     """Return the queue entries of a removal, one for each id."""
-    kind: WriteKind = "document" if batch.kind == "document" else "remove"
-    data = msgspec.msgpack.encode((batch.kind, batch.at))
-    scope, owner = str(batch.scope), batch.owner
-    return [Write(kind=kind, scope=scope, owner=owner, id=each, row=data) for each in batch.ids]
+    return removal_writes(batch.kind, batch.scope, batch.owner, batch.ids, batch.at)
 
 
 def row_of(write: Write) -> Stored:

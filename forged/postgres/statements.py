@@ -122,7 +122,7 @@ def copy(scope: Scope) -> str:
 def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = False) -> str:
     """Return the upsert of the rows `given`; unless `is_checked`, forgotten and older rows are left out."""
     name, columns = table(here.scope, set_name), list(here.columns)
-    changed = [_assignment(column) for column in columns if column not in here.key]
+    changed = [_assignment(here.scope, column) for column in columns if column not in here.key]
     if here.versions:
         columns.append("changed")
         changed.append("changed = EXCLUDED.changed")
@@ -135,8 +135,10 @@ def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = F
         {"" if is_checked else _not_older_condition(here)}"""
 
 
-def _assignment(column: str) -> str:
-    """Return the SQL to set a column in an upsert; equal text keeps its vector if none is given."""
+def _assignment(scope: Scope, column: str) -> str:
+    """Return the SQL to set a column in an upsert; equal text keeps its vector, an agent's row its author."""
+    if (scope, column) == (Scope.AGENT, "user_id"):
+        return "user_id = coalesce(t.user_id, EXCLUDED.user_id)"
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"

@@ -5,7 +5,7 @@ Rows were written by other daemons, so texts are redacted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,9 +18,11 @@ from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
 from forged.postgres.shared import SharedServer
 from forged.postgres.values import Stored
+from forged.state import Owner
 from forged.stores import Question, Ranked, SearchResult, View, comparison_key, matches_filters
 
 _MOST_NEAR = 5
+_MOST_HIDDEN = 50  # so many more rows are asked for at first
 
 ROOT = "shared"
 """The root of every row: no path, so that it equals no root of files."""
@@ -38,12 +40,17 @@ class SharedStore:
         owners: Mapping[Scope, str],
         wanted: tuple[Mapping[str, Any], float],
         *,
+        hidden: Mapping[Scope, frozenset[str]],
         deadline: float,
         tops: tuple[str, ...],
     ) -> None:
-        """Take `wanted`, filters and minimum importance, and `tops`, the roots of the caller."""
+        """Take `wanted`, filters and minimum importance, and `tops`, the roots of the caller.
+
+        `hidden` are ids of memories and documents that this machine has removed or lacks, by scope.
+        """
         self._shared, self._owners = shared, dict(owners)
         self._filters, self._least = wanted
+        self._hidden = hidden
         self._deadline, self._tops = deadline, tops
         self._rows: dict[tuple[str, str], Stored] = {}
 
@@ -61,12 +68,32 @@ class SharedStore:
         assert question.vectors is not None, "without a vector it is not asked"
         assert question.limits is not None, "a recall has limits"
         limits = {scope: question.limits.of[scope] for scope in self._owners}
-        found = await self._shared.recall(
-            self._owners, question.vectors[0], self._filters, limits, self._deadline, least=self._least
-        )
+        more = {scope: min(len(self._hidden.get(scope, ())), _MOST_HIDDEN) for scope in limits}
+        while True:
+            asked = {scope: limit + more[scope] for scope, limit in limits.items()}
+            found = await self._shared.recall(
+                self._owners, question.vectors[0], self._filters, asked, self._deadline, least=self._least
+            )
+            shown = {
+                scope: [row for row in rows if not self._is_hidden(row)] for scope, rows in found.items()
+            }
+            lacks = [
+                scope
+                for scope, rows in found.items()
+                if len(rows) == asked[scope] and len(shown[scope]) < limits[scope]
+            ]
+            if not lacks:
+                break
+            more |= {scope: len(self._hidden[scope]) for scope in lacks}
         return [
-            SearchResult(tuple(self._ranked(row, question.key) for row in rows)) for rows in found.values()
+            SearchResult(tuple(self._ranked(row, question.key) for row in rows[: limits[scope]]))
+            for scope, rows in shown.items()
         ]
+
+    def _is_hidden(self, row: Stored) -> bool:
+        """Return True if this machine has removed or lacks the memory or document of a row."""
+        hidden = self._hidden.get(row.scope, frozenset())
+        return row.id in hidden or row.document_id in hidden
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """Return rows reached over entities of a question. Raises SharedError, ProviderError.
@@ -76,7 +103,11 @@ class SharedStore:
         found = await self._shared.reached(
             self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops
         )
-        asked = [each for each in found if matches_filters(each.row.facts, self._filters, self._least)]
+        asked = [
+            each
+            for each in found
+            if matches_filters(each.row.facts, self._filters, self._least) and not self._is_hidden(each.row)
+        ]
         near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
         return [self._ranked_reached(each, question) for each in asked if each.hops or each.row.id in near]
 
@@ -113,14 +144,21 @@ def stores_of(
     named: Mapping[Scope, str],
     wanted: tuple[Mapping[str, Any], float],
     *,
+    hidden: Callable[[Owner], frozenset[str]],
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SharedStore, ...]:
-    """Return a SharedStore of the named owners' rows in shared scopes, in a tuple; () without any."""
+    """Return a SharedStore of the named owners' rows in shared scopes, in a tuple; () without any.
+
+    `hidden` returns the ids of an owner's memories or documents that this machine has removed or lacks.
+    """
     known = {**named, Scope.USER: named.get(Scope.USER) or shared.settings.user_id}
     theirs = [scope for scope in scopes if scope in shared.scopes]
     owners = {scope: known.get(scope, "") for scope in theirs if scope is Scope.ORG or known.get(scope)}
-    return (SharedStore(shared, owners, wanted, deadline=deadline, tops=tops),) if owners else ()
+    if not owners:
+        return ()
+    left_out = {scope: hidden((scope, owner)) for scope, owner in owners.items()}
+    return (SharedStore(shared, owners, wanted, hidden=left_out, deadline=deadline, tops=tops),)
 
 
 def _memory_of_row(row: Stored) -> Memory:

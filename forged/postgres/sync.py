@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from forged.errors import ProviderError, SharedError, StoreError
@@ -25,7 +24,7 @@ from forged.postgres.replicating import Replication, SyncState
 from forged.postgres.root_files import RootFiles, TakeAway
 from forged.postgres.shared import SharedServer
 from forged.postgres.writing import owner_digest
-from forged.state import Replicas, State
+from forged.state import Owner, SharedOwners, State, agent_of, is_of_team
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 
@@ -44,6 +43,7 @@ class RootSync:
         self,
         shared: SharedServer,
         *,
+        owners: SharedOwners,
         home: str,
         state: State,
         indexer: Indexer,
@@ -51,9 +51,10 @@ class RootSync:
         trust: TrustRegistry,
         take_away: TakeAway,
     ) -> None:
-        """Take `home`, the user's directory, and `take_away`, which applies forgets of other machines."""
+        """Take `owners` of the roots in `home`, and `take_away`, which applies forgets of other machines."""
         self.problem = ""
         self._shared = shared
+        self._owners = owners
         self._home = home
         self._state = state
         self._indexer = indexer
@@ -68,6 +69,10 @@ class RootSync:
         self._roots: dict[Root, Replication] = {}
         self._wanted = asyncio.Event()
         self._compared_at = -math.inf  # of the monotonic clock
+
+    def hidden(self, owner: Owner) -> frozenset[str]:
+        """Return the ids of an owner's memories that this machine has removed or lacks."""
+        return next((each.hidden for each in self._roots.values() if each.owner == owner), frozenset())
 
     @property
     def progress(self) -> Mapping[tuple[str, str], SyncState]:
@@ -98,7 +103,7 @@ class RootSync:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.progress if scope == change.scope}
         if change.scope == Scope.AGENT:  # an agent may be new on this machine
-            owners |= set(agent_ids(self._home))
+            owners |= set(map(self._owners.of_agent, agent_ids(self._home)))
         if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
@@ -127,18 +132,22 @@ class RootSync:
         return not any(each.progress.problem for each in self._roots.values())
 
     async def _add_roots(self) -> None:
-        """Add a replication for each shared root that has none."""
-        wanted: list[tuple[Root, str]] = []
+        """Add a replication for each shared root that has none, also for agents that exist on record only."""
+        wanted = list[Root]()
         if Scope.USER in self._shared.scopes:
-            wanted.append((Root(self._home, Scope.USER), self._shared.settings.user_id))
+            wanted.append(Root(self._home, Scope.USER))
         if Scope.AGENT in self._shared.scopes:
-            names = await asyncio.to_thread(agent_ids, self._home)
-            wanted += [(agent_root(self._home, name), name) for name in names]
-        for root, owner in wanted:
+            names = set(await asyncio.to_thread(agent_ids, self._home))
+            names |= set(map(agent_of, self._state.replicas.agents()))
+            wanted += [agent_root(self._home, name) for name in sorted(names)]
+        for root in wanted:
             if root not in self._roots:
-                files = self._files_of(root)
-                rows = OwnerRows(self._shared, root.scope, owner, root.top)
-                self._roots[root] = Replication((root.scope, owner), files, rows, self._state.replicas)
+                owner = self._owners.of(root)
+                rows = OwnerRows(self._shared, root.scope, owner[1], root.top)
+                author = self._owners.user_id if is_of_team(owner) else ""
+                self._roots[root] = Replication(
+                    owner, self._files_of(root), rows, self._state.replicas, author
+                )
 
 
 async def _replicate(replication: Replication) -> None:
@@ -162,28 +171,3 @@ async def _wait_until_set(wanted: asyncio.Event, at_most_s: float) -> None:
             await wanted.wait()
     except TimeoutError:
         pass
-
-
-class OwnRemovalMarks:
-    """Records removals and restores in shared roots, so that other machines follow them."""
-
-    def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:
-        self._replicas = replicas
-        self._scopes = scopes
-        self._user_id = user_id
-
-    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
-        """Mark memories of a root as removed, `whole` with their chains, if the root is shared."""
-        if owner := self._owner(root):
-            await self._replicas.mark(owner, ids, "chain" if whole else "version")
-
-    async def back(self, root: Root, ids: Collection[str]) -> None:
-        """Mark memories of a root as restored, if the root is shared."""
-        if owner := self._owner(root):
-            await self._replicas.mark(owner, ids, "restored")
-
-    def _owner(self, root: Root) -> tuple[str, str] | None:
-        """Return scope and owner of a root's rows on the server, or None for a root that is not shared."""
-        if root.scope not in self._scopes or root.scope not in {Scope.USER, Scope.AGENT}:
-            return None
-        return root.scope, self._user_id if root.scope is Scope.USER else os.path.basename(root.top)

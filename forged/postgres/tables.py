@@ -110,7 +110,9 @@ TABLES: Mapping[Scope, ScopeTable] = {
         ),
     ),
     Scope.USER: ScopeTable(Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True),
-    Scope.AGENT: ScopeTable(Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True),
+    Scope.AGENT: ScopeTable(
+        Scope.AGENT, "agent_id", ("agent_id", "id", "user_id", *_VERSIONED), versions=True
+    ),
     Scope.ORG: ScopeTable(
         Scope.ORG,
         "",

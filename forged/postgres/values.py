@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib.util
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from forged.attributes import UNKNOWN, Facts
 from forged.config import Config, install_command, resolve_key
 from forged.errors import ConfigError, SharedError
+from forged.files import AGENT_ID
 from forged.memory import Scope
 
 SHAREABLE = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
@@ -83,6 +83,8 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
     shared = config.shared
     if not shared.url:
         return None
+    if odd := sorted(name for name in shared.agents_of_team if not AGENT_ID.fullmatch(name)):
+        raise ConfigError(f"shared.team_agents: {odd[0]!r} is not an agent id")
     if any(importlib.util.find_spec(name) is None for name in ("psycopg", "pgvector")):
         lacking = (
             f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
@@ -93,7 +95,7 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
         user=shared.user,
         password=resolve_key(shared.password, env),
         scopes=scopes_of(shared.scopes),
-        user_id=shared.user_id or getpass.getuser(),
+        user_id=shared.owner_id,
         model=EmbeddingModel(config.embedder, shared.dimension),
     )
 

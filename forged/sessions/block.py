@@ -38,14 +38,16 @@ class Source(IntEnum):
     USER_FILES = 1
     REPOSITORY = 2
     AGREED = 3
-    AGENTS = 4
-    DOCUMENTS = 5
+    TEAM = 4
+    AGENTS = 5
+    DOCUMENTS = 6
 
 
 _NAMES = {
     Source.USER_FILES: "notes of this user, all repositories",
     Source.REPOSITORY: "conventions of this repository",
     Source.AGREED: "agreed in conversation",
+    Source.TEAM: "noted by agents of the team",
     Source.AGENTS: "noted by agents",
     Source.DOCUMENTS: "documents",
 }
@@ -54,6 +56,7 @@ _BY_ORIGIN: dict[str, Source] = {
     Origin.AGREED: Source.AGREED,
     Origin.MODEL: Source.AGENTS,
     Origin.AGENT: Source.AGENTS,
+    Origin.TEAM: Source.TEAM,
     Origin.IMPORT: Source.DOCUMENTS,
 }
 # Sources of memories of an unknown origin.

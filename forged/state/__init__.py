@@ -19,15 +19,29 @@ if TYPE_CHECKING:
     from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.outbox import REMOVALS, Write, WriteFailure, WriteKind
+    from forged.state.outbox import REMOVALS, Write, WriteFailure, WriteKind, removal_writes
     from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
-    from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, ServerClock, is_newer
+    from forged.state.replicas import (
+        DOCUMENTS,
+        NEVER_MET,
+        Owner,
+        OwnRemovalMarks,
+        RemovalMark,
+        Replica,
+        Replicas,
+        ServerClock,
+        SharedOwners,
+        agent_of,
+        is_newer,
+        is_of_team,
+    )
     from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
     from forged.state.trust import Exclude, Excludes, OwnFile, RootRecord, TrustFindings, TrustRecords
 
 __all__ = [
+    "DOCUMENTS",
     "MOST_LEARNED",
     "NEVER_MET",
     "REMOVALS",
@@ -54,6 +68,8 @@ __all__ = [
     "LearnedSession",
     "MoveTarget",
     "OwnFile",
+    "OwnRemovalMarks",
+    "Owner",
     "PendingWrite",
     "Receipt",
     "RecordedMemory",
@@ -68,6 +84,7 @@ __all__ = [
     "RootRecord",
     "ServerClock",
     "SetKey",
+    "SharedOwners",
     "State",
     "ToReview",
     "TrashedRows",
@@ -76,11 +93,14 @@ __all__ = [
     "Write",
     "WriteFailure",
     "WriteKind",
+    "agent_of",
     "cut",
     "digests",
     "is_newer",
+    "is_of_team",
     "new_digests",
     "new_event_id",
+    "removal_writes",
 ]
 
 __getattr__ = lazy_exports(
@@ -93,9 +113,12 @@ __getattr__ = lazy_exports(
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),
-    outbox=("REMOVALS", "Write", "WriteFailure", "WriteKind"),
+    outbox=("REMOVALS", "Write", "WriteFailure", "WriteKind", "removal_writes"),
     removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
-    replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "ServerClock", "is_newer"),
+    replicas=(
+        *("DOCUMENTS", "NEVER_MET", "OwnRemovalMarks", "Owner", "RemovalMark", "Replica", "Replicas"),
+        *("ServerClock", "SharedOwners", "agent_of", "is_newer", "is_of_team"),
+    ),
     requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),

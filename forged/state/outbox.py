@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +29,7 @@ MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
 WriteKind = Literal["put", "fill", "remove", "document"]
 REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 60.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 _AT_LATEST_S = 3600.0
 
 
@@ -51,6 +52,10 @@ class WriteFailure(msgspec.Struct, frozen=True):
         else:
             pause = _AT_LATEST_S if access == self.access else 0.0
         return min(max(0.0, self.at + pause - now), pause)
+
+    def without_pause(self) -> WriteFailure:
+        """Return the failure as due, if it may have passed."""
+        return msgspec.structs.replace(self, at=0.0) if self.kind == "passing" else self
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +91,13 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     def waits_for(self) -> frozenset[tuple[str, ...]]:
         """Return the names of the memory and document whose earlier writes this one waits for."""
         return frozenset({self.name, ("document", self.document)} if self.document else {self.name})
+
+
+def removal_writes(kind: str, scope: str, owner: str, ids: Iterable[str], at: datetime) -> list[Write]:
+    """Return the writes that remove memories of an owner, or documents for the kind "document"."""
+    queued: WriteKind = "document" if kind == "document" else "remove"
+    row = msgspec.msgpack.encode((kind, at))
+    return [Write(kind=queued, scope=scope, owner=owner, id=each, row=row) for each in ids]
 
 
 class Outbox:
@@ -155,6 +167,11 @@ class Outbox:
         """Return the ids of documents whose removal is pending."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
+    @property
+    def ids_to_remove(self) -> frozenset[str]:
+        """Return the ids of memories and documents whose removal is pending."""
+        return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind in REMOVALS)
+
     async def add(self, writes: Sequence[Write]) -> None:
         """Append writes durably; they delete those they cancel. If full, only removals pass."""
         gone = self._cancelled_by(writes)
@@ -211,8 +228,8 @@ class Outbox:
     def end_pauses(self) -> None:
         """Make all writes due whose failure may have passed, as the server takes writes again."""
         for position, (heading, size) in list(self._headings.items()):
-            if heading.failure is not None and heading.failure.kind == "passing":
-                failure = msgspec.structs.replace(heading.failure, at=0.0)
+            if heading.failure is not None:
+                failure = heading.failure.without_pause()
                 self._headings[position] = msgspec.structs.replace(heading, failure=failure), size
 
     async def withdraw(self, removals: Sequence[Write]) -> None:

@@ -7,15 +7,19 @@ that is merely missing. Holds ids, hashes and times, never text. Answers from me
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from forged.errors import StoreError
+from forged.files import Root
+from forged.memory import Scope
 from forged.state.database import Database, Table
 
 if TYPE_CHECKING:
@@ -25,6 +29,37 @@ MarkKind = Literal["chain", "version", "restored"]
 _KEPT_DIFFERENCE_S = 0.1
 Owner = tuple[str, str]
 """A scope and the id of its owner."""
+
+
+DOCUMENTS: Owner = (Scope.ORG, "")
+"""Owner of all documents; their records have ids of documents, not of pieces."""
+
+
+class SharedOwners(msgspec.Struct, frozen=True):
+    """Owners of this machine's roots on a team's server: the user, and the user's or the team's agents."""
+
+    user_id: str = ""
+    team_agents: frozenset[str] = frozenset()
+
+    def of_agent(self, name: str) -> str:
+        """Return the owner of an agent's rows: USER/AGENT, or AGENT for one of the team."""
+        return name if name in self.team_agents else f"{self.user_id}/{name}"
+
+    def of(self, root: Root) -> Owner:
+        """Return the owner of a root's rows."""
+        if root.scope is Scope.AGENT:
+            return root.scope, self.of_agent(os.path.basename(root.top))
+        return root.scope, self.user_id if root.scope is Scope.USER else ""
+
+
+def agent_of(owner: str) -> str:
+    """Return the name of the agent that an owner of agent rows has on its machines."""
+    return owner.rpartition("/")[2]
+
+
+def is_of_team(owner: Owner) -> bool:
+    """Return True for the rows of an agent that the team has in common."""
+    return owner[0] == Scope.AGENT and "/" not in owner[1]
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
@@ -62,6 +97,42 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 NEVER_MET = Replica()
 
 
+class OwnRemovalMarks:
+    """Records removals and restores of memories that have met a team's server, for the other machines.
+
+    It needs no server: what is marked now is sent when there is one again.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._owners, self._scopes = SharedOwners(), frozenset[str]()
+
+    def share(self, owners: SharedOwners, scopes: Collection[str]) -> None:
+        """Take the owners of this run, and the scopes that it shares with a server."""
+        self._owners, self._scopes = owners, frozenset(scopes)
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
+        """Mark memories of a root as removed, `whole` with their chains, for each owner that shared them."""
+        for owner, meant in self._meant(root, ids):
+            # Later versions of an agent of the team may be another user's.
+            await self._replicas.mark(owner, meant, "chain" if whole and not is_of_team(owner) else "version")
+
+    async def back(self, root: Root, ids: Collection[str]) -> None:
+        """Mark memories of a root as restored, for each owner that shared them."""
+        for owner, meant in self._meant(root, ids):
+            await self._replicas.mark(owner, meant, "restored")
+
+    def _meant(self, root: Root, ids: Collection[str]) -> Iterator[tuple[Owner, list[str]]]:
+        """Yield each owner of a root with those of its memories that met a server, or may do so."""
+        if root.scope not in {Scope.USER, Scope.AGENT}:
+            return
+        now = self._owners.of(root) if root.scope in self._scopes else None
+        for owner in dict.fromkeys([*([now] if now else []), *self._replicas.owners_of(root)]):
+            known = self._replicas.of(owner)
+            if meant := [each for each in ids if owner == now or each in known]:
+                yield owner, meant
+
+
 class ServerClock:
     """Time by the clock of a team's server, by its offset from this machine's at the last connection.
 
@@ -87,6 +158,11 @@ class ServerClock:
     def offset_s(self) -> float:
         """Return the seconds by which the server's clock is ahead of this machine's, 0 if unknown."""
         return self._offset_s or 0.0
+
+    @property
+    def offset(self) -> timedelta:
+        """Return the offset as a time span."""
+        return timedelta(seconds=self.offset_s)
 
     @property
     def offset_us(self) -> int:
@@ -126,9 +202,25 @@ class Replicas:
             scope, owner, memory_id = key.split("\n", 2)
             self._known[scope, owner].setdefault(memory_id, known)
 
+    def owners_of(self, root: Root) -> Iterator[Owner]:
+        """Yield the owners under which memories of a root have met a server, now or in an earlier run."""
+        for scope, owner in tuple(self._known):
+            is_named = root.scope is not Scope.AGENT or agent_of(owner) == os.path.basename(root.top)
+            if scope == root.scope and is_named:
+                yield scope, owner
+
+    @property
+    def has_met(self) -> bool:
+        """Return True if a memory or document of this machine has met a server."""
+        return any(self._known.values())
+
+    def agents(self) -> frozenset[str]:
+        """Return the owners of agent rows that have met a server."""
+        return frozenset(owner for scope, owner in self._known if scope == Scope.AGENT)
+
     def of(self, owner: Owner) -> Mapping[str, Replica]:
         """Return the replicas of the memories of one owner, by memory id."""
-        return self._known[owner]
+        return self._known.get(owner, {})
 
     async def record_common(self, owner: Owner, hashes: Mapping[str, str]) -> None:
         """Record that both sides have files with these hashes. A loss in a power cut is found out again."""
@@ -146,6 +238,13 @@ class Replicas:
             for each, hash_ in hashes.items()
         }
         await self._put(owner, changed, durable=False)
+
+    async def drop(self, owner: Owner, ids: Collection[str]) -> None:
+        """Drop the records of memories that neither side has any more. Raises StoreError."""
+        gone = [each for each in ids if self._known.get(owner, {}).pop(each, None) is not None]
+        if gone:
+            keys = ["\n".join((*owner, each)) for each in gone]
+            await self._table.database.run(lambda connection: self._table.erase(connection, *keys))
 
     async def merge_marks(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
         """Merge removal marks of other machines, or derived ones; the later mark of each memory holds."""

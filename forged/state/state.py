@@ -35,7 +35,7 @@ from forged.state.intents import Intents
 from forged.state.outbox import Outbox
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
-from forged.state.replicas import Replicas, ServerClock
+from forged.state.replicas import OwnRemovalMarks, Replicas, ServerClock
 from forged.state.requests import Receipts, Requests
 from forged.state.to_review import ToReview
 from forged.state.trust import Excludes, TrustRecords
@@ -91,6 +91,7 @@ class State:
         self.absences = Absences(self._database)
         self.server_clock = ServerClock(self._database)
         self.replicas = Replicas(self._database, self.server_clock.now)
+        self.removal_marks = OwnRemovalMarks(self.replicas)
         self.excludes = Excludes(self._database)
         self.removal = Removal(
             self._database,

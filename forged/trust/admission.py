@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import filterfalse
 
 import msgspec
@@ -93,7 +93,13 @@ class RedactedView(msgspec.Struct, frozen=True):
 
 
 def redacted_view(
-    sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: RedactedView, *, is_sure: bool
+    sources: tuple[Memory, ...],
+    hashes: Sequence[str],
+    own: Own,
+    before: RedactedView,
+    *,
+    is_sure: bool,
+    is_of_team: bool = False,
 ) -> RedactedView:
     """Return the redacted form of `sources`; unchanged ones are taken from `before`, the last result.
 
@@ -103,7 +109,7 @@ def redacted_view(
         before = RedactedView()
     head, tail = unchanged_ends(sources, before.sources)
     end = len(sources) - tail
-    fresh = [_redact(sources[row], hashes[row], own) for row in range(head, end)]
+    fresh = [_redact(sources[row], hashes[row], own, is_of_team) for row in range(head, end)]
     behind = len(before.rows) - tail
     rows = (*before.rows[:head], *fresh, *before.rows[behind:])
     if before.with_secrets or any(row.has_secret for row in fresh):
@@ -115,7 +121,7 @@ def redacted_view(
     return RedactedView(sources, rows, is_sure, memories, secret)
 
 
-def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
+def _redact(source: Memory, sha256: str, own: Own, is_of_team: bool) -> RedactedMemory:
     """Return a memory without secrets and private spans, unless a person insisted; or a problem."""
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
@@ -133,6 +139,7 @@ def _redact(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     is_own = record is not None and record.sha256 == sha256
     claimed = source.origin if source.origin in _LOWERING else ""
     origin = (record.origin or source.origin) if record is not None and is_own else claimed
+    origin = Origin.TEAM if is_of_team else origin
     trusted = source if origin == source.origin else msgspec.structs.replace(source, origin=origin)
     if not found and public == source.content:
         return RedactedMemory(trusted)
@@ -252,8 +259,10 @@ class TrustState(msgspec.Struct, frozen=True):
 class Admission:
     """Decides which memory files of a root may be used; `save` records roots seen for the first time."""
 
-    def __init__(self, records: TrustRecords) -> None:
+    def __init__(self, records: TrustRecords, of_team: Collection[str] = ()) -> None:
+        """Take the tops of roots `of_team`, whose memories are never the person's."""
         self._records = records
+        self._of_team = frozenset(of_team)
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
         self._views: dict[Root, RedactedView] = {}
@@ -368,7 +377,8 @@ class Admission:
             return next(filter(None, (record.get(memory_id) for record in records)), None)
 
         before = self._views.get(root, RedactedView())
-        shown = redacted_view(memories, hashes, own, before, is_sure=not self._records.doubt)
+        is_sure, is_of_team = not self._records.doubt, root.top in self._of_team
+        shown = redacted_view(memories, hashes, own, before, is_sure=is_sure, is_of_team=is_of_team)
         self._views[root] = shown
         secret = shown.with_secrets
         return Admitted(

@@ -53,14 +53,23 @@ class KnownRoot(msgspec.Struct, frozen=True):
 class TrustRegistry:
     """Trust in all roots: admits their memory files, records own files, applies decisions of a person.
 
-    `mode` and `git` are configured defaults, `home` is the user's directory.
+    `mode` and `git` are configured defaults, `home` is the user's directory, `of_team` are the tops of roots
+    of agents that a team has in common.
     """
 
-    def __init__(self, state: State, *, mode: str = "follow", git: str = "exclude", home: str = "") -> None:
+    def __init__(
+        self,
+        state: State,
+        *,
+        mode: str = "follow",
+        git: str = "exclude",
+        home: str = "",
+        of_team: Collection[str] = (),
+    ) -> None:
         self._records, self._mode = state.trust, mode
         self._rebuild: Rebuild | None = None
         self._previous: Previous | None = None
-        self._admission = admission = Admission(state.trust)
+        self._admission = admission = Admission(state.trust, of_team)
         self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
         # Waits until the records are read, or could not be read.
         self.wait_until_open = state.tried.wait

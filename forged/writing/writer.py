@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
@@ -25,7 +25,7 @@ from forged.files import MemoryStore, Root
 from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.state import Intent, Intents, Requests, Rewrite
+from forged.state import Intent, Intents, OwnRemovalMarks, Requests, Rewrite
 from forged.trust import TrustRegistry
 from forged.writing.removing import RemovalReceipt, RemovalTerms, Remover
 from forged.writing.root_writer import PARTS, RootWriter, WriteRequest, Written
@@ -37,29 +37,6 @@ _MOST_AT_ONCE = 64
 # Delay of the build after a write, unless a caller waits for it or asks for the memory: so several writes in
 # a row do not share the interpreter with the builds in between.
 _UNASKED_S = 0.02
-
-
-class RemovalListener(Protocol):
-    """Interface of a listener called before memories go or come back, for copies on other machines.
-
-    Raises StoreError; then nothing is done.
-    """
-
-    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
-        """Record that memories of a root go; `whole`: all versions, and no other version stays anywhere."""
-        ...
-
-    async def back(self, root: Root, ids: Collection[str]) -> None:
-        """Record that memories of a root come back."""
-        ...
-
-
-class NoRemovalListener:
-    """Listener that does nothing, for a machine without copies elsewhere."""
-
-    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
-
-    async def back(self, root: Root, ids: Collection[str]) -> None: ...
 
 
 Item = TypeVar("Item")
@@ -148,11 +125,14 @@ class Writer:
         trust: TrustRegistry,
         requests: Requests,
         intents: Intents,
-        marks: RemovalListener | None = None,
+        marks: OwnRemovalMarks,
     ) -> None:
-        """Take `trash`, the directory of forgotten files in the state directory."""
+        """Take `trash`, the directory of forgotten files in the state directory.
+
+        `marks` gets removals and restores before they are done. If it raises StoreError, nothing is done.
+        """
         self.trash = Trash(trash)
-        self._marks = marks or NoRemovalListener()
+        self._marks = marks
         self._trust = trust
         self._requests = requests
         self._removing = Remover(self.trash, trust, intents)

@@ -44,7 +44,9 @@ class Scene:
         self.trust = TrustRegistry(state)
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.connect_maps(self.indexer.refresh, self.indexer.snapshot)
-        self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
+        self.writer = Writer(
+            str(tmp_path / "state/trash"), self.trust, state.requests, state.intents, state.removal_marks
+        )
         self.committer = Committer(self.indexer, self.writer, state)
 
     def event(self, *said: str, **fields) -> Event:

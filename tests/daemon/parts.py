@@ -31,7 +31,7 @@ from forged.models.budget import Governor
 from forged.postgres import SharedServer
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
-from forged.state import State
+from forged.state import SharedOwners, State
 from forged.stores import Resolver, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -111,7 +111,13 @@ class Parts:
         self.session_views = SessionViews(self.session_memories, self.indexer)
         sessions = (self.session_memories, self.session_views)
         self.resolver = Resolver(str(home), config, self.indexer, state=self.state, sessions=sessions)
-        writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
+        writer = Writer(
+            str(home / "state/trash"),
+            self.trust,
+            self.state.requests,
+            self.state.intents,
+            self.state.removal_marks,
+        )
         self.capture = CaptureService(
             settings=WorkerSettings(),
             state=self.state,
@@ -180,7 +186,10 @@ class Parts:
     def shares(self, shared: SharedServer) -> None:
         """Have a team's server, which somebody else runs."""
         self.memories = msgspec.structs.replace(self.memories, shared=shared)
-        self.daemon = msgspec.structs.replace(self.daemon, shared=shared, memories=self.memories)
+        owners = SharedOwners(shared.settings.user_id)
+        self.daemon = msgspec.structs.replace(
+            self.daemon, shared=shared, memories=self.memories, owners=owners
+        )
         self.handlers = Dispatcher(self.daemon)
 
     async def ask(self, request: wire.Request, peer: Peer = PERSON) -> wire.Reply:

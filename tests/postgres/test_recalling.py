@@ -45,8 +45,9 @@ async def test_rows_of_the_server_stand_among_those_of_files_by_distance_and_non
                 embedded(Scope.USER, "ada", "both"),
                 embedded(Scope.USER, "ada", "there", memory_type="fact", metadata={"topic": "ice"}),
                 embedded(Scope.USER, "bob", "other"),
-                embedded(Scope.AGENT, "claude", "mine"),
-                embedded(Scope.AGENT, "codex", "theirs"),
+                embedded(Scope.AGENT, "ada/claude", "mine"),
+                embedded(Scope.AGENT, "ada/codex", "theirs"),
+                embedded(Scope.AGENT, "bob/claude", "of_bob"),
                 embedded(Scope.USER, "ada", "faint", importance=0.49),
             ]
         )

@@ -221,6 +221,7 @@ ORIGINS = {
     "agreed": "agreed in conversation",
     "agent": "noted by agents",
     "model": "noted by agents",
+    "team": "noted by agents of the team",
     "import": "documents",
     "file": "conventions of this repository",
     "": "conventions of this repository",

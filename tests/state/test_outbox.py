@@ -170,7 +170,7 @@ async def test_a_failure_that_may_pass_is_tried_with_growing_pauses_and_at_once_
             pauses.append(state.outbox.next_due_s(ALL))
         assert [round(each) for each in pauses] == sorted(map(round, pauses))
         assert 0 < pauses[0] < 1
-        assert 30 < pauses[-1] <= 60
+        assert pauses[-1] <= 30
         assert await state.outbox.due(9, ALL) == []
         state.outbox.end_pauses()
         assert ids(await state.outbox.due(9, ALL)) == ["mem_1"]

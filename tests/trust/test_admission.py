@@ -335,9 +335,9 @@ async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
 
         monkeypatch.setattr(NewFile, "link", killed)
         with pytest.raises(RuntimeError, match="killed"):
-            await Writer(str(tmp_path / "trash"), trust, state.requests, state.intents).add(
-                index, msgspec.structs.replace(memory("mem_1", "of ours"), origin="typed"), insisted=True
-            )
+            await Writer(
+                str(tmp_path / "trash"), trust, state.requests, state.intents, state.removal_marks
+            ).add(index, msgspec.structs.replace(memory("mem_1", "of ours"), origin="typed"), insisted=True)
         (found,) = state.trust.own(identify(str(top)).own).values()
         assert (found.id, found.origin, found.insisted) == ("mem_1", "typed", True)
         await indexer.close()

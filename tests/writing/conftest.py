@@ -54,7 +54,7 @@ async def bench_at(repo: Path, directory: Path) -> AsyncIterator[Bench]:
             index = indexer.open(Root(str(repo), Scope.REPO))
             await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)
             yield Bench(
-                Writer(str(directory / "trash"), trust, state.requests, state.intents),
+                Writer(str(directory / "trash"), trust, state.requests, state.intents, state.removal_marks),
                 index,
                 state,
                 trust,

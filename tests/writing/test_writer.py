@@ -36,7 +36,7 @@ def writer(trash, repo):
         async with state_in(trash.parent) as state:
             trust = TrustRegistry(state)
             await trust.trust(str(repo))
-            yield Writer(str(trash), trust, state.requests, state.intents)
+            yield Writer(str(trash), trust, state.requests, state.intents, state.removal_marks)
 
     return trusting()
 

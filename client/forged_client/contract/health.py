@@ -173,7 +173,8 @@ class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `behind` is the number of memories to send or fetch at the last look, `in_sync_s` the time since there
     were none. `kept_here` is the number of files that the server does not get, `reasons` says why for some of
-    them, by id. `refused` are rows of the server that are no memories. `problem` stops this owner's files.
+    them, by id. `refused` are rows of the server that are no memories. `absent` files were removed here by
+    hand and stay on the server. `problem` stops this owner's files.
     """
 
     scope: str
@@ -182,6 +183,7 @@ class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
     kept_here: int = 0
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
     refused: int = 0
+    absent: int = 0
     in_sync_s: float | None = None
     problem: str = ""
 
@@ -194,8 +196,8 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     those that failed, each after their number. `without_vector` rows wait for the model. `refused` are
     writes that it will never take, each with the reason. `replayed_s` is the time since the last stored
     write was sent. `writers` are other daemons with the time since their last write; changes arrive while
-    `listening`. `sync` are the files that other machines have as well, `sync_problem` the reason that no
-    files are synchronized now.
+    `listening`. `absent_documents` are on the server and no longer in this machine's files. `sync` are the
+    files that other machines have as well, `sync_problem` the reason that none are synchronized now.
     """
 
     server: str
@@ -213,6 +215,7 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     replayed_s: float | None = None
     listening: bool = False
     writers: dict[str, float] = msgspec.field(default_factory=dict)
+    absent_documents: int = 0
     sync: tuple[SyncReport, ...] = ()
     sync_problem: str = ""
 

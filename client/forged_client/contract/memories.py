@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
     `typed` by a person in a conversation and captured by rules; `explicit`, given by a person to be saved;
     `agreed`, the answer of a person to an agent's question; `model`, written by a classifier model; `agent`,
-    written by a program; `import`; `file` for all others.
+    written by a program; `import`; `team`, of an agent that a team has in common; `file` for all others.
     """
 
     TYPED = "typed"
@@ -56,6 +56,7 @@ class Origin(StrEnum):
     MODEL = "model"
     AGENT = "agent"
     IMPORT = "import"
+    TEAM = "team"
     FILE = "file"
 
 

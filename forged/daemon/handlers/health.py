@@ -91,6 +91,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         + state.warnings
         + daemon.sessions.buffer.warnings
         + await state.unexpected_files()
+        + tuple(filter(None, [recall.unshared_warning(daemon)]))
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
@@ -135,7 +136,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         engine=embedder.engine if embedder is not None else "",
         agents=hook.agent_reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
-        shared=recall.shared_report(daemon.shared, daemon.machines),
+        shared=recall.shared_report(daemon),
         here=here,
     )
 

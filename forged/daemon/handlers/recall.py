@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,10 @@ from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
 from forged.daemon.handlers.wire_types import fitting, found_record
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
+from forged.memories import document_store
 from forged.memory import Scope
 from forged.sessions import budget_of, clean_query, render
+from forged.state import DOCUMENTS, Owner
 from forged.stores import (
     FIRST_BUILD,
     Limits,
@@ -141,7 +142,7 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 def is_this_user(config: Config, user_id: str) -> bool:
     """Return True if an id names the user of this daemon, who owns the files, or is empty."""
-    return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
+    return user_id in {"", config.shared.owner_id}
 
 
 def _server_stores(
@@ -150,9 +151,19 @@ def _server_stores(
     """Return the stores of the team's server for these scopes and named owners; none without a server."""
     if daemon.shared is None:
         return ()
-    named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
+    agent = daemon.owners.of_agent(request.agent_id) if request.agent_id else ""
+    named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: agent}
     wanted = request.filters, daemon.config.scopes.min_importance
-    return postgres.stores_of(daemon.shared, scopes, named, wanted, deadline=deadline, tops=place.tops)
+
+    def hidden(owner: Owner) -> frozenset[str]:
+        """Return the ids that this machine has removed or lacks, of memories or documents."""
+        if owner == DOCUMENTS:
+            return document_store.hidden_documents(daemon.memories)
+        return daemon.machines.hidden(owner) if daemon.machines is not None else frozenset()
+
+    return postgres.stores_of(
+        daemon.shared, scopes, named, wanted, hidden=hidden, deadline=deadline, tops=place.tops
+    )
 
 
 def _attribute_filter(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
@@ -223,14 +234,27 @@ def _count_files_in(root: Root) -> int:
     return names
 
 
-def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
+def shared_report(daemon: Daemon) -> wire.SharedReport | None:
     """Report the shared server and the synchronization of machines, if configured."""
+    shared, machines = daemon.shared, daemon.machines
     if shared is None:
         return None
+    absent = document_store.absent_documents(daemon.memories) if Scope.ORG in shared.scopes else ()
     return msgspec.structs.replace(
         shared.condition(),
+        absent_documents=len(absent),
         sync=tuple(_sync_reports(machines)) if machines is not None else (),
         sync_problem=machines.problem if machines is not None else "",
+    )
+
+
+def unshared_warning(daemon: Daemon) -> str:
+    """Return a warning if memories here have met a team's server and this run knows none, else ""."""
+    if daemon.shared is not None or daemon.config.shared.url or not daemon.state.replicas.has_met:
+        return ""
+    return (
+        "memories here are shared with a team's server, and this daemon knows of none:"
+        " set shared.url, or start it with PGVECTOR_URL; removals wait until then"
     )
 
 
@@ -245,6 +269,7 @@ def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
             kept_here=len(reasons),
             reasons=dict(reasons[:_REASONS_SHOWN]),
             refused=progress.refused,
+            absent=progress.absent,
             in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
             problem=progress.problem,
         )

@@ -31,7 +31,7 @@ from forged.memory import OF_PERSON, Memory, Origin, Scope
 from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
-from forged.state import Receipt, State
+from forged.state import Receipt, SharedOwners, State
 from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace, facts_in_session
 from forged.trust import TrustRegistry
 from forged_client import protocol as wire
@@ -92,6 +92,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     reload: Callable[[], Awaitable[bool]]  # starts over if the configuration has changed
     shared: SharedServer | None = None
     machines: RootSync | None = None
+    owners: SharedOwners = SharedOwners()
 
 
 R = TypeVar("R", bound=Reply)

@@ -63,10 +63,13 @@ CREATE FUNCTION forged.role_of(scope text, owner text) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN forged.realm() || '_' || left(encode(sha256(convert_to(scope || ' ' || owner, 'UTF8')), 'hex'), 40);
 
--- Whether who asks was granted what is of this owner.
+-- Whether who asks was granted what is of this owner. An agent USER/AGENT is the user's: a new one needs no grant.
 CREATE FUNCTION forged.may(scope text, owner text) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN coalesce(pg_has_role(to_regrole(forged.role_of(scope, owner)), 'usage'), false);
+    RETURN coalesce(pg_has_role(to_regrole(
+        CASE WHEN scope = 'agent' AND strpos(owner, '/') > 0
+        THEN forged.role_of('user', regexp_replace(owner, '/[^/]*$$', ''))
+        ELSE forged.role_of(scope, owner) END), 'usage'), false);
 
 -- Roles that were granted something see their own rows alone, and what is of everybody. The owner of the tables
 -- is their administrator, whom nothing holds back.

@@ -45,9 +45,11 @@ CREATE TABLE forged.user_memories${set} (
     PRIMARY KEY (user_id, id)
 ) PARTITION BY HASH (user_id);
 
+-- `agent_id` is USER/AGENT, or AGENT for one that the team has in common, where `user_id` is who wrote a row first.
 CREATE TABLE forged.agent_memories${set} (
     agent_id text NOT NULL,
     id text NOT NULL,
+    user_id text,
     content text NOT NULL,
     embedding vector(${dimension}),
     memory_type text NOT NULL DEFAULT 'learning',
@@ -165,6 +167,9 @@ CREATE POLICY own ON forged.user_memories${set}
     USING (forged.may('user', user_id)) WITH CHECK (forged.may('user', user_id));
 CREATE POLICY own ON forged.agent_memories${set}
     USING (forged.may('agent', agent_id)) WITH CHECK (forged.may('agent', agent_id));
+-- Of an agent of the team, only the user who wrote a row forgets it for all.
+CREATE POLICY author ON forged.agent_memories${set} AS RESTRICTIVE FOR DELETE
+    USING (strpos(agent_id, '/') > 0 OR user_id IS NULL OR forged.may('user', user_id));
 CREATE POLICY everybody ON forged.organizational_memories${set} FOR SELECT USING (true);
 CREATE POLICY own ON forged.organizational_memories${set}
     USING (forged.may('org', '')) WITH CHECK (forged.may('org', ''));
