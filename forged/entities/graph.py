@@ -32,13 +32,14 @@ class RelationEnd(msgspec.Struct, frozen=True):
 class EntityGraph(msgspec.Struct, frozen=True, eq=False):
     """Tables of one root's entities by id: names, aliases, relations, and memories that mention them.
 
-    `names` has each entity as the newest memory names it, `aliases` the ids of other names. `mentioned_by`
-    has the ids of memories that mention an entity, newest first. `mentions` has the entities of a memory,
-    `relations` those of an entity. `linked` has the memories that a memory links to or is linked from.
+    `names` has each entity as the newest memory names it, `aliases` those that another or wider name means,
+    newest first. `mentioned_by` has the ids of memories that mention an entity, newest first. `mentions` has
+    the entities of a memory, `relations` those of an entity. `linked` has the memories that a memory links to
+    or is linked from.
     """
 
     names: Mapping[str, Entity]
-    aliases: Mapping[str, str]
+    aliases: Mapping[str, tuple[str, ...]]
     mentioned_by: Mapping[str, tuple[str, ...]]
     mentions: Mapping[str, tuple[str, ...]]
     relations: Mapping[str, tuple[RelationEnd, ...]]
@@ -49,21 +50,21 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
     """Make the graph of the entities in these memories, which must not include replaced ones."""
     newest_first = sorted(memories, key=lambda each: (each.created_at, each.id), reverse=True)
     by_memory = {each.id: mentions_of(each) for each in newest_first}
-    names, aliases = dict[str, Entity](), dict[str, str]()
+    names, aliases = dict[str, Entity](), defaultdict[str, dict[str, None]](dict)
     mentions = {memory_id: dict.fromkeys(_entity_ids(each)) for memory_id, each in by_memory.items()}
     mentioned_by, relations = defaultdict[str, list[str]](list), defaultdict[str, list[RelationEnd]](list)
     for memory_id, each in by_memory.items():
         for key, entity in zip(_entity_ids(each), each.entities, strict=True):
             names.setdefault(key, entity)
-        for key, thing in each.aliases:
-            aliases.setdefault(key, thing)
+        for key, thing in (*each.aliases, *each.wider_names):
+            aliases[key][thing] = None
         for key in mentions[memory_id]:
             mentioned_by[key].append(memory_id)
         for key, end in _relation_ends(memory_id, each):
             relations[key].append(end)
     return EntityGraph(
         names,
-        aliases,
+        _as_tuples(aliases),
         _as_tuples(mentioned_by),
         _as_tuples(mentions),
         _as_tuples(relations),

@@ -1,9 +1,9 @@
 """Find entities and relations in a text or memory by rules: names by their form, and a few relations.
 
-Entities are `[[wiki links]]`, paths, installed packages, identifiers, technologies and words in backticks. A
-word that may be an ordinary one is no entity. Two entities are related if a sentence has only words of
-`relations.toml` between them; near these, a capitalised name counts as well. `mentions_in` raises nothing and
-is linear, up to MOST_CHARACTERS.
+Entities are `[[wiki links]]`, paths, installed packages, identifiers, technologies, words in backticks and
+names with a number. A word that may be an ordinary one is no entity. Two entities are related if a sentence
+has only words of `relations.toml` between them; near these, a name that only a capital, a hyphen or "team"
+shows counts as well. `mentions_in` raises nothing and is linear, up to MOST_CHARACTERS.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 
 import msgspec
 
-from forged.entities.name_forms import named_by_code, named_by_word
-from forged.entities.names import LONGEST_NAME, entity_id
+from forged.entities.name_forms import noun_follows
+from forged.entities.name_spans import NameSpan, name_spans, unwrapped
+from forged.entities.names import LONGEST_NAME, entity_id, wider_ids
 from forged.memory import Entity, EntityRelation, Memory
 from forged_client.typed import resolved
 
@@ -31,20 +32,13 @@ _KEPT = 16_384
 
 _FILE = os.path.join(os.path.dirname(__file__), "relations.toml")
 
-# One token: a fence or address, a marked name, or a word.
-_TOKEN = re.compile(
-    r"(?P<skipped>```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>`]*+|\S{1,64}@[\w.-]+)"
-    r"|\[\[(?P<page>[^\[\]|#\n]{1,120})(?:#[^\[\]|\n]{0,120})?(?:\|(?P<alias>[^\[\]\n]{1,120}))?\]\]"
-    r"|`(?P<code>[^`\n]{1,120})`"
-    r"|(?P<word>[A-Za-z0-9_.~/@$][A-Za-z0-9_./~@+-]{0,119}(?:\(\))?)",
-    re.DOTALL,
-)
 _INSTALL = re.compile(
     r"\b(?:(?:uv )?pip3?|pipx|npm|pnpm|yarn|bun|poetry|uv|cargo|gem|go|brew|apt|apt-get|conda) "
     r"(?:install|add|get|i) (?P<what>[^\n;&|`]{1,200})"
 )
+# Quotes and emphasis around a name.
+_MARKS = '["“”„«»*_]{0,3}'
 _PACKAGE = re.compile(r"@?[A-Za-z][\w.-]*(?:/[\w.-]+)*")
-_SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?:;\n][\"')\]]*|^[ \t]*[-*#>]+)\s*\Z", re.MULTILINE)
 
 
 class Mentions(msgspec.Struct, frozen=True):
@@ -54,83 +48,34 @@ class Mentions(msgspec.Struct, frozen=True):
     relations: tuple[EntityRelation, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
 
-
-class _NameSpan(msgspec.Struct, frozen=True):
-    """Possible name at its place in a text; not `sure` if only its capital shows that it is one."""
-
-    start: int
-    end: int
-    entity: Entity
-    alias: str = ""
-    sure: bool = True
+    @property
+    def wider_names(self) -> Iterator[tuple[str, str]]:
+        """Pairs of a wider id and the id of an entity with a number in its name, as of Java and Java 21."""
+        for each in self.entities:
+            for wider in wider_ids(each.name):
+                yield wider, entity_id(each.name)
 
 
 @lru_cache(_KEPT)
 def mentions_in(text: str) -> Mentions:
     """Return the entities and relations that a text mentions; recent texts are cached."""
-    text = text[:MOST_CHARACTERS]
-    spans = list(_joined_names(text, _name_spans(text)))
+    text = unwrapped(text[:MOST_CHARACTERS])
+    spans = name_spans(text)
     relations = tuple(dict.fromkeys(_relations(text, spans)))[:MOST_RELATIONS]
     related = {name for each in relations for name in (each.source, each.target)}
     found = dict[str, Entity]()
     aliases = dict[str, str]()
     for each in spans:
-        if each.sure or each.entity.name in related:
-            found.setdefault(entity_id(each.entity.name), each.entity)
+        entity = each.entity if each.sure or each.entity.name in related else each.inside
+        if entity is not None:
+            found.setdefault(entity_id(entity.name), entity)
             if each.alias:
-                aliases.setdefault(entity_id(each.alias), entity_id(each.entity.name))
+                aliases.setdefault(entity_id(each.alias), entity_id(entity.name))
     for package in _installed_packages(text):
         found.setdefault(entity_id(package.name), package)
     found.pop("", None)
     aliases.pop("", None)
     return Mentions(tuple(found.values())[:MOST_ENTITIES], relations, tuple(aliases.items())[:MOST_ENTITIES])
-
-
-# --- names ---------------------------------------------------------------------------------------------
-
-
-def _name_spans(text: str) -> Iterator[_NameSpan]:
-    """Yield possible names in a text in order: words, code in backticks, and wiki pages."""
-    for token in _TOKEN.finditer(text):
-        kind, said = token.lastgroup, token[0]
-        if kind == "word":
-            entity, sure = _entity_of_word(text, token.start(), said)
-            said = said.rstrip(".,-/") or said
-        elif kind == "code":
-            entity, sure = named_by_code(token["code"]), True
-        elif token["page"]:
-            entity, sure = Entity(" ".join(token["page"].split()), "page"), True
-        else:
-            continue
-        if entity is not None and len(entity.name) <= LONGEST_NAME and entity_id(entity.name):
-            alias = (token["alias"] or "").strip()
-            yield _NameSpan(token.start(), token.start() + len(said), entity, alias, sure)
-
-
-def _joined_names(text: str, spans: Iterator[_NameSpan]) -> Iterator[_NameSpan]:
-    """Yield names, with adjacent capitalised words joined to one: Policy Seven."""
-    held: _NameSpan | None = None
-    for span in spans:
-        if held is not None and not span.sure and not held.sure and text[held.end : span.start] == " ":
-            held = _NameSpan(held.start, span.end, Entity(text[held.start : span.end]), sure=False)
-            continue
-        if held is not None:
-            yield held
-        held = span
-    if held is not None:
-        yield held
-
-
-def _entity_of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
-    """Return the entity that a word of prose names, or None, and True if it surely is one."""
-    begins = word[:1].isupper() and _SENTENCE_BEGINS.search(text, max(0, start - 24), start) is not None
-    if (entity := named_by_word(word, begins=begins)) is not None:
-        return entity, True
-    bare = word.rstrip(".")
-    is_large = (
-        bare[:1].isupper() and bare.replace("-", "").isalnum() and bare.lower() not in _capitalised_words()
-    )
-    return (Entity(bare) if is_large else None), False
 
 
 def _installed_packages(text: str) -> Iterator[Entity]:
@@ -147,7 +92,7 @@ def _installed_packages(text: str) -> Iterator[Entity]:
 # --- relations -----------------------------------------------------------------------------------------
 
 
-def _relations(text: str, spans: list[_NameSpan]) -> Iterator[EntityRelation]:
+def _relations(text: str, spans: Sequence[NameSpan]) -> Iterator[EntityRelation]:
     """Yield relations of neighbouring names with only relation words between them."""
     for one, other in pairwise(spans):
         between = text[one.end : other.start]
@@ -155,10 +100,14 @@ def _relations(text: str, spans: list[_NameSpan]) -> Iterator[EntityRelation]:
             continue
         says, names = _relation_phrases(), (one.entity.name, other.entity.name)
         found = says.between.fullmatch(between.lower())
-        if found is None or entity_id(names[0]) == entity_id(names[1]):
+        if found is None or len({*map(entity_id, names)} - {""}) < len(names):
             continue
         phrase = says.phrases[int((found.lastgroup or "w0")[1:])]
-        if not ((one.sure and other.sure) or phrase.large):
+        if (one.large or other.large) and not phrase.large:
+            continue
+        if (one.small or other.small) and phrase.hyphens:
+            continue
+        if (other.small or between.endswith((" a ", " an "))) and noun_follows(text, other.end):
             continue
         if phrase.behind and not re.match(phrase.behind, text[other.end : other.end + _FARTHEST].lower()):
             continue
@@ -169,7 +118,8 @@ def _relations(text: str, spans: list[_NameSpan]) -> Iterator[EntityRelation]:
 class _RelationPhrase(msgspec.Struct, frozen=True):
     """Words that state a relation: `between` two names, and `behind` the second.
 
-    `turned`: the second name is the source. `large`: a capitalised name may take part.
+    `turned`: the second name is the source. `large`: a capitalised name may take part. `hyphens`: no word in
+    small letters with a hyphen may, as ordinary ones have some.
     """
 
     relation: str
@@ -177,6 +127,7 @@ class _RelationPhrase(msgspec.Struct, frozen=True):
     behind: str = ""
     turned: bool = False
     large: bool = False
+    hyphens: bool = False
 
 
 class _RelationPhrases(msgspec.Struct, frozen=True):
@@ -192,14 +143,9 @@ def _relation_phrases() -> _RelationPhrases:
     lists = _relation_lists()
     phrases = tuple(msgspec.convert(each, resolved(_RelationPhrase)) for each in lists["way"])
     forms = "|".join(f"(?P<w{number}>{phrase.between})" for number, phrase in enumerate(phrases))
-    fill = "|".join(lists["between"])
-    return _RelationPhrases(phrases, re.compile(rf"[\s]?(?:{forms})\s?(?:(?:{fill})\s?)?"))
-
-
-@cache
-def _capitalised_words() -> frozenset[str]:
-    """Return words that are capitalised at a sentence's start and are no names."""
-    return frozenset(_relation_lists()["no_names"])
+    before, fill = "|".join(lists["before"]), "|".join(lists["between"])
+    pattern = rf"{_MARKS}\s?(?:(?:{before})\s)?(?:{forms})\s?(?:(?:{fill})\s?)?{_MARKS}"
+    return _RelationPhrases(phrases, re.compile(pattern))
 
 
 @cache

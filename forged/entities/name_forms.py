@@ -1,16 +1,26 @@
 """Decide by its form if a word is a name: a path, a file, an identifier, a technology.
 
 `named_by_word` takes a word of prose, which must be a name beyond doubt. `named_by_code` takes a span in
-backticks, which is no ordinary word. Pure, and linear in the word.
+backticks, which is no ordinary word. `name_words` has the words that decide on names of several words. Pure,
+and linear in the word.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
 
-from forged.entities.names import technology_name
+import msgspec
+
+from forged.entities.names import TECHNOLOGIES, technology_name
 from forged.memory import Entity
+from forged.text.english import STOP_WORDS
 from forged.text.word_lists import lists
+
+_WORDS_FILE = os.path.join(os.path.dirname(__file__), "name_words.toml")
 
 # Without `log`: `console.log` is no file.
 _EXTENSIONS = (
@@ -45,6 +55,25 @@ _NO_HUMPS = frozenset(
 )
 # Words of programming languages and tools; in backticks they are no entities.
 _OWN_WORDS = frozenset(lists("code")["words"].split())
+
+# End of a clause, or the next word.
+_ENDS = re.compile(r"\s*(?:[^\w\s-]|\n|\Z)|\s+(\w+)")
+# Letters of Latin scripts; others may be written without blanks.
+LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
+# The number behind a word, a Roman numeral, or one capital letter.
+NUMBER = re.compile(
+    r"[ \u00a0](?:(?:[Vv]ersion|[Vv]\.|[Nn]o\.|[Nn]r\.|[Nn]umber)[ \u00a0]|#)?"
+    r"(?:(?P<digits>[vV]?\d{1,6}(?:(?:\.\d{1,5}){1,4}(?:\.x|-?(?:rc|alpha|beta)\.?\d{0,3})?|\.x|:\d{4}|(?P<range>-\d{1,5}))?"
+    r"[a-cefA-FH-JLN-SU-VY-Z]?(?:\([0-9a-z]{1,4}\)){0,3})"
+    r"(?![\w°€$£(]|\s?%|[.,:/–-]\d|\.\s+[a-z])"
+    r"|(?P<roman>(?=[IVX]{2})X{0,3}(?:IX|IV|V?I{0,3}))(?![\w'’&/-])"
+    r"|(?P<letter>[A-Z])(?![\w'’&/+-]|\.\w|\s[A-Z]))"
+)
+_NEXT_WORD = re.compile(rf"[ \u00a0]?([{LETTER}']{{1,24}})")
+NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
+# A verb behind "I" shows that it is a numeral: "Phase I uses", not "I use".
+_NUMERAL_FOLLOWS = re.compile(r"[.,;:!?)\]]|\s*\Z|\s(?!was\b|as\b|always\b)(?:has|[a-z]{1,20}s)\b")
+_LONGEST_ABBREVIATION = 8
 
 
 def named_by_word(word: str, *, begins: bool) -> Entity | None:
@@ -112,3 +141,92 @@ def named_by_code(span: str) -> Entity | None:
         return Entity(word, "identifier")
     is_name = len(word) > 2 and _NAME.fullmatch(word) and word.lower() not in _OWN_WORDS
     return Entity(word, "name") if is_name else None
+
+
+def noun_follows(text: str, end: int) -> bool:
+    """Return True if a word follows that may be a noun, so that the word before it only describes it."""
+    found = _ENDS.match(text, end)
+    return found is None or (found[1] is not None and found[1].lower() not in name_words().function)
+
+
+# --- numbers -------------------------------------------------------------------------------------------
+
+
+def number_after(text: str, word: str, end: int) -> re.Match[str] | None:
+    """Return the number or letter that belongs to the word that ends at `end`, or None, as for an amount."""
+    found = NUMBER.match(text, end)
+    if found is None:
+        return None
+    if found["letter"]:
+        is_numeral = found["letter"] != "I" or _NUMERAL_FOLLOWS.match(text, found.end())
+        is_initial = word.lower() not in name_words().lettered and NEXT_SENTENCE.match(text, found.end())
+        return found if is_numeral and not is_initial else None
+    if found["range"] and not word.isupper():
+        return None
+    return None if _word_after(text, found.end()) in name_words().units else found
+
+
+def is_numbered(text: str, word: str, found: re.Match[str]) -> bool:
+    """Return True if a number belongs to the word before it for sure, even where a sentence begins."""
+    if found["roman"] or (found["digits"] or "")[:1] in {"v", "V"}:
+        return True
+    if word.lower() in name_words().lettered:
+        return bool(found["letter"]) or word.lower() in name_words().numbered
+    is_abbreviation = word.isupper() and len(word) <= _LONGEST_ABBREVIATION
+    is_named = word.lower() in TECHNOLOGIES or is_abbreviation
+    return bool(found["digits"]) and (is_named or _word_after(text, found.end()) in name_words().verbs)
+
+
+def _word_after(text: str, end: int) -> str:
+    """Return the next word in small letters, "" if something else follows."""
+    found = _NEXT_WORD.match(text, end)
+    return found[1].lower() if found else ""
+
+
+# --- lists ---------------------------------------------------------------------------------------------
+
+
+class NameWords(msgspec.Struct, frozen=True):
+    """Lists of name_words.toml.
+
+    `function`: words before which a name is complete. `uncounted`: words in small letters that no number
+    makes a name of. `small_names`: words in small letters that are a name, or end one. `plurals`: English
+    words of `numbered` by their plural.
+    """
+
+    no_names: frozenset[str]
+    openers: frozenset[str]
+    numbered: frozenset[str]
+    lettered: frozenset[str]
+    counted: frozenset[str]
+    units: frozenset[str]
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    no_groups: frozenset[str]
+    inside: re.Pattern[str]
+    no_parts: re.Pattern[str]
+    function: frozenset[str]
+    uncounted: frozenset[str]
+    small_names: frozenset[str]
+    plurals: Mapping[str, str]
+
+
+@cache
+def name_words() -> NameWords:
+    """Return the lists of name_words.toml, read once."""
+    with open(_WORDS_FILE, "rb") as file:
+        found = tomllib.load(file)
+    no_names, inside, no_parts = (found.pop(name) for name in ("no_names", "inside", "no_parts"))
+    words = {name: frozenset(text.split()) for name, text in found.items()}
+    words["lettered"] |= words["numbered"]
+    function = STOP_WORDS | words["verbs"]
+    return NameWords(
+        **words,
+        no_names=frozenset(no_names),
+        inside=re.compile(rf" (?:(?:{inside}) )+"),
+        no_parts=re.compile("|".join(no_parts)),
+        function=function,
+        small_names=TECHNOLOGIES | words["groups"],
+        plurals={re.sub("y$", "ie", each) + "s": each for each in words["numbered"]},
+        uncounted=function | words["counted"] | words["units"] | words["openers"],
+    )

@@ -165,8 +165,13 @@ MOST_NAMED, MOST_RUNS = 8, 400
 _MOST_CHARACTERS = 4096
 _LONGEST_RUN = 6
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u30a1-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-_WORD = re.compile(rf"[{_PAIRED}]+|(?:(?![{_PAIRED}])[\w@./~$+#-])+")
+_WORD = re.compile(
+    rf"[{_PAIRED}]+|(?:\b[OoDd]['’](?=\w))?(?:(?![{_PAIRED}])[\w@./~$+#-]|(?<=\d):(?=\d)|\(\w{{1,4}}\))+"
+)
 _UNSPACED = re.compile(f"[{_PAIRED}]")
+_NUMBER = re.compile(r"[v#]?\d", re.IGNORECASE)
+# The end of a name that names nothing apart from the word before it: "a service" is not Service A.
+_ENDS_IN_NUMBER = re.compile(r" (?:\d\S*|\w)\Z")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 _COMMON = STOP_WORDS.union(EVERYDAY_WORDS)
 
@@ -206,24 +211,26 @@ def _named_by_runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str
     at = 0
     while at < len(words):
         for length in range(min(_LONGEST_RUN, len(words) - at), 0, -1):
-            key = _known_entity(graphs, " ".join(words[at : at + length]))
-            if key:
-                yield key
+            behind = words[at + length] if at + length < len(words) else ""
+            named = _known_entities(graphs, " ".join(words[at : at + length]), behind)
+            if named:
+                yield from named
                 break
         else:
             length = 1
         at += length
 
 
-def _known_entity(graphs: Sequence[EntityGraph], name: str) -> str:
-    """Return the id of the entity with a name or alias, or ""; everyday lower-case words name none."""
+def _known_entities(graphs: Sequence[EntityGraph], name: str, behind: str) -> tuple[str, ...]:
+    """Return the ids of entities with a name or alias; everyday lower-case words name none."""
     if name in _COMMON:
-        return ""
+        return ()
     key = entity_id(name)
-    for graph in graphs:
-        if key and (key in graph.names or key in graph.aliases):
-            return key if key in graph.names else graph.aliases[key]
-    return ""
+    known = [key] if key and any(key in graph.names for graph in graphs) else []
+    others = [thing for graph in graphs for thing in graph.aliases.get(key, ())]
+    if others and _NUMBER.match(behind):  # "Java 17" asks for no other Java
+        others = [thing for thing in others if not thing.startswith(f"{key} ")]
+    return tuple(dict.fromkeys((*known, *others)))
 
 
 def _named_unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
@@ -241,5 +248,5 @@ def _named_by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[st
     for graph in graphs:
         for key, entity in graph.names.items():
             parts = [part.casefold() for part in _PART.findall(entity.name)]
-            if len(parts) > 1 and there.issuperset(parts):
+            if len(parts) > 1 and there.issuperset(parts) and not _ENDS_IN_NUMBER.search(key):
                 yield key
