@@ -40,10 +40,14 @@ _UNRELATE = """
     DELETE FROM forged.relationships
     WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
 _ORPHANED = """
-    DELETE FROM forged.entities AS e
-    WHERE e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = ANY(%(things)s) AND NOT EXISTS (
-        SELECT FROM forged.memory_entities AS l
-        WHERE l.owner = %(owner)s AND l.scope = %(scope)s AND l.entity_id = e.id)"""
+    WITH gone AS (
+        DELETE FROM forged.entities AS e
+        WHERE e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = ANY(%(things)s) AND NOT EXISTS (
+            SELECT FROM forged.memory_entities AS l
+            WHERE l.owner = %(owner)s AND l.scope = %(scope)s AND l.entity_id = e.id)
+        RETURNING e.id)
+    DELETE FROM forged.entity_aliases AS a USING gone
+    WHERE a.owner = %(owner)s AND a.scope = %(scope)s AND a.entity_id = gone.id"""
 _NAME = """
     INSERT INTO forged.entities (owner, scope, id, name, type, description)
     SELECT %(owner)s, %(scope)s, n.id, n.name, n.type, n.description
@@ -52,6 +56,11 @@ _NAME = """
     ON CONFLICT (owner, scope, id) DO UPDATE
     SET type = coalesce(nullif(EXCLUDED.type, ''), entities.type),
         description = coalesce(nullif(EXCLUDED.description, ''), entities.description)"""
+_ALIAS = """
+    INSERT INTO forged.entity_aliases (owner, scope, alias, entity_id)
+    SELECT %(owner)s, %(scope)s, a.alias, a.thing
+    FROM unnest(%(aliases)s::text[], %(things)s::text[]) AS a (alias, thing)
+    ON CONFLICT DO NOTHING"""
 _LINK = """
     INSERT INTO forged.memory_entities (owner, scope, memory_id, entity_id)
     SELECT %(owner)s, %(scope)s, l.memory, l.thing
@@ -66,7 +75,10 @@ _RELATE = """
     ON CONFLICT DO NOTHING"""
 _NAMED = """
     SELECT id FROM forged.entities
-    WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(names)s)"""
+    WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(names)s)
+    UNION ALL
+    SELECT entity_id FROM forged.entity_aliases
+    WHERE owner = %(owner)s AND scope = %(scope)s AND alias = ANY(%(whole)s)"""
 
 
 @cache
@@ -172,7 +184,7 @@ class EntityTables:
             await self._execute(_ORPHANED, things=sorted(lost))
 
     async def _write_mentions(self, spoken: Mapping[str, Mentions]) -> None:
-        """Insert the entities, links and relations that rows mention, by row id."""
+        """Insert the entities, wider names, links and relations that rows mention, by row id."""
         things = {entity_id(each.name): each for one in spoken.values() for each in one.entities}
         if not things:
             return
@@ -180,6 +192,10 @@ class EntityTables:
         links = sorted({(row, entity_id(each.name)) for row, one in spoken.items() for each in one.entities})
         memories, named = zip(*links, strict=True)
         await self._execute(_LINK, memories=list(memories), things=list(named))
+        wider = sorted({pair for one in spoken.values() for pair in one.wider_names})
+        if wider:
+            aliases, numbered = zip(*wider, strict=True)
+            await self._execute(_ALIAS, aliases=list(aliases), things=list(numbered))
         await self._write_relations(spoken, things)
 
     async def _write_entities(self, things: Mapping[str, Entity]) -> None:
@@ -215,7 +231,8 @@ class EntityTables:
         self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
     ) -> list[ReachedRow]:
         """Return rows that pass the filters within two steps of entities with these ids, best first."""
-        start = [each for (each,) in await self._execute(_NAMED, names=list(names))][:_MOST_STARTS]
+        named = await self._execute(_NAMED, names=list(names), whole=_whole_names(names))
+        start = list(dict.fromkeys(each for (each,) in named))[:_MOST_STARTS]
         if not start:
             return []
         found = await self._execute(
@@ -229,6 +246,12 @@ class EntityTables:
         )
         here = TABLES[self._scope]
         return [ReachedRow(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
+
+
+def _whole_names(names: Sequence[str]) -> list[str]:
+    """Return the names that have no number behind them in a query: "Java 17" does not ask for all of Java."""
+    numbered = {stem for stem, _, last in (name.rpartition(" ") for name in names) if last[:1].isdigit()}
+    return [name for name in names if name not in numbered]
 
 
 def _mentions_by_row(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:

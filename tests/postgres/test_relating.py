@@ -17,6 +17,7 @@ from forged.models import EgressGuard
 from forged.postgres import RowOwner, SharedServer, Stored, grant
 from forged.postgres.relating import EntityTables
 from tests.data.memories import memory
+from tests.entities.whole_names import QUESTIONS, SENTENCES
 from tests.postgres.rows import row, running, soon
 from tests.support.postgres import Database
 
@@ -195,3 +196,36 @@ async def test_what_a_query_names_leaves_as_all_texts_do(database: Database, tmp
         egress.configure(paused, lambda _: "", left.append, egress.metrics)
         with pytest.raises(ProviderError):
             await found(shared, "apollo", Scope.ORG, "")
+
+
+async def test_a_wider_name_leads_to_each_version_as_long_as_a_memory_mentions_it(
+    database: Database, shared: SharedServer
+):
+    await shared.put(
+        [
+            piece("old", "The till needs Java 17."),
+            piece("new", "The shop needs Java 21."),
+            piece("tls", "TLS 1.3 is on."),
+        ]
+    )
+    assert set(await found(shared, "where is java?", Scope.ORG, "")) == {"old", "new"}
+    assert set(await found(shared, "where is java 17?", Scope.ORG, "")) == {"old"}
+    assert await found(shared, "where is java 11?", Scope.ORG, "") == {}
+
+    await shared.remove(Scope.ORG, "", ["mem_old", "mem_tls"])
+    assert set(await found(shared, "where is java?", Scope.ORG, "")) == {"new"}
+    kept = database.sql("SELECT alias, entity_id FROM forged.entity_aliases")
+    assert kept == [("java", "java 21")]
+
+
+async def test_questions_are_answered_over_two_hops_by_the_right_one_of_two_similar_names(
+    shared: SharedServer,
+):
+    await shared.put([piece(each.id, each.text) for each in SENTENCES])
+    wrong = {
+        each.text: missed
+        for each in QUESTIONS
+        if (missed := each.missed([*await found(shared, each.text, Scope.ORG, "")]))
+    }
+
+    assert wrong == {}

@@ -31,6 +31,7 @@ ROWS = {
     "agent_memories": ("agent_id, id, content", "'{agent}', 'm', 'secret'"),
     "tombstones": ("scope, owner, id", "'user', '{user}', 'secret'"),
     "entities": ("scope, owner, id, name", "'user', '{user}', 'e', 'secret'"),
+    "entity_aliases": ("scope, owner, alias, entity_id", "'user', '{user}', 'a', 'secret'"),
     "relationships": (
         "scope, owner, memory_id, source_id, target_id, relation_type",
         "'agent', '{agent}', 'm', 'e', 'secret', 'uses'",

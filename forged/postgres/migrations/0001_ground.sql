@@ -30,6 +30,15 @@ CREATE TABLE forged.entities (
     embedding vector(${dimension}),
     PRIMARY KEY (owner, scope, id)
 );
+-- Wider names under which an entity with a number in its name is found too: Java 21 as Java.
+CREATE TABLE forged.entity_aliases (
+    scope text NOT NULL,
+    owner text NOT NULL,
+    alias text NOT NULL,
+    entity_id text NOT NULL,
+    PRIMARY KEY (owner, scope, alias, entity_id)
+);
+CREATE INDEX entity_aliases_back ON forged.entity_aliases (owner, scope, entity_id);
 CREATE TABLE forged.relationships (
     scope text NOT NULL,
     owner text NOT NULL,
@@ -75,14 +84,17 @@ CREATE FUNCTION forged.may(scope text, owner text) RETURNS boolean
 -- is their administrator, whom nothing holds back.
 ALTER TABLE forged.tombstones ENABLE ROW LEVEL SECURITY;
 ALTER TABLE forged.entities ENABLE ROW LEVEL SECURITY;
+ALTER TABLE forged.entity_aliases ENABLE ROW LEVEL SECURITY;
 ALTER TABLE forged.relationships ENABLE ROW LEVEL SECURITY;
 ALTER TABLE forged.memory_entities ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own ON forged.tombstones USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY own ON forged.entities USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
+CREATE POLICY own ON forged.entity_aliases USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY own ON forged.relationships USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY own ON forged.memory_entities USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY everybody ON forged.tombstones FOR SELECT USING (scope = 'org');
 CREATE POLICY everybody ON forged.entities FOR SELECT USING (scope = 'org');
+CREATE POLICY everybody ON forged.entity_aliases FOR SELECT USING (scope = 'org');
 CREATE POLICY everybody ON forged.relationships FOR SELECT USING (scope = 'org');
 CREATE POLICY everybody ON forged.memory_entities FOR SELECT USING (scope = 'org');
