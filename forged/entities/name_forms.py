@@ -63,7 +63,7 @@ LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
 # The number behind a word, a Roman numeral, or one capital letter.
 NUMBER = re.compile(
     r"[ \u00a0](?:(?:[Vv]ersion|[Vv]\.|[Nn]o\.|[Nn]r\.|[Nn]umber)[ \u00a0]|#)?"
-    r"(?:(?P<digits>[vV]?\d{1,6}(?:(?:\.\d{1,5}){1,4}(?:\.x|-?(?:rc|alpha|beta)\.?\d{0,3})?|\.x|:\d{4}|(?P<range>-\d{1,5}))?"
+    r"(?:(?P<digits>[vV]?(?P<first>\d{1,6})(?:(?:\.\d{1,5}){1,4}(?:\.x|-?(?:rc|alpha|beta)\.?\d{0,3})?|\.x|:\d{4}|-(?P<to>\d{1,5}))?"
     r"[a-cefA-FH-JLN-SU-VY-Z]?(?:\([0-9a-z]{1,4}\)){0,3})"
     r"(?![\w°€$£(]|\s?%|[.,:/–-]\d|\.\s+[a-z])"
     r"|(?P<roman>(?=[IVX]{2})X{0,3}(?:IX|IV|V?I{0,3}))(?![\w'’&/-])"
@@ -161,7 +161,8 @@ def number_after(text: str, word: str, end: int) -> re.Match[str] | None:
         is_numeral = found["letter"] != "I" or _NUMERAL_FOLLOWS.match(text, found.end())
         is_initial = word.lower() not in name_words().lettered and NEXT_SENTENCE.match(text, found.end())
         return found if is_numeral and not is_initial else None
-    if found["range"] and not word.isupper():
+    goes_up = found["to"] is not None and int(found["first"]) < int(found["to"])
+    if goes_up and not word.isupper():  # "pages 17-21", but "Contract 2024-117"
         return None
     return None if _word_after(text, found.end()) in name_words().units else found
 
@@ -173,8 +174,8 @@ def is_numbered(text: str, word: str, found: re.Match[str]) -> bool:
     if word.lower() in name_words().lettered:
         return bool(found["letter"]) or word.lower() in name_words().numbered
     is_abbreviation = word.isupper() and len(word) <= _LONGEST_ABBREVIATION
-    is_named = word.lower() in TECHNOLOGIES or is_abbreviation
-    return bool(found["digits"]) and (is_named or _word_after(text, found.end()) in name_words().verbs)
+    takes_number = word.lower() in TECHNOLOGIES or is_abbreviation
+    return (takes_number and bool(found["digits"])) or _word_after(text, found.end()) in name_words().verbs
 
 
 def _word_after(text: str, end: int) -> str:
@@ -201,6 +202,7 @@ class NameWords(msgspec.Struct, frozen=True):
     counted: frozenset[str]
     units: frozenset[str]
     verbs: frozenset[str]
+    behind: frozenset[str]
     groups: frozenset[str]
     no_groups: frozenset[str]
     inside: re.Pattern[str]
@@ -219,7 +221,7 @@ def name_words() -> NameWords:
     no_names, inside, no_parts = (found.pop(name) for name in ("no_names", "inside", "no_parts"))
     words = {name: frozenset(text.split()) for name, text in found.items()}
     words["lettered"] |= words["numbered"]
-    function = STOP_WORDS | words["verbs"]
+    function = STOP_WORDS | words["verbs"] | words["behind"]
     return NameWords(
         **words,
         no_names=frozenset(no_names),

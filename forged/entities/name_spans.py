@@ -184,6 +184,8 @@ class _NameFinder:
         if self._is_initial(start, word):
             return None
         found = number_after(self._text, word, end) if len(word) > 1 else None
+        if found is None and self._text[end : end + 2].strip(" #").isdecimal():
+            return None  # part of a name, or of an amount
         if found is None:
             return NameSpan(start, end, Entity(word), sure=False, large=True, continues=True, goes_on=True)
         if folded in name_words().counted:

@@ -188,7 +188,7 @@ def possible_entity_ids(question: str) -> tuple[str, ...]:
 
     At most MOST_RUNS of them, without aliases and names of which only the parts are present.
     """
-    words = [word.strip(".,-") for word in _WORD.findall(question[:_MOST_CHARACTERS])]
+    words = [word.strip(",-").rstrip(".,-") for word in _WORD.findall(question[:_MOST_CHARACTERS])]
     runs = [
         " ".join(words[at : at + length])
         for length in range(_LONGEST_RUN, 0, -1)
@@ -207,7 +207,7 @@ def possible_entity_ids(question: str) -> tuple[str, ...]:
 
 def _named_by_runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
     """Yield the ids of entities named by runs of words: at each word the longest run that names one."""
-    words = [word.strip(".,-") for word in _WORD.findall(question)]
+    words = [word.strip(",-").rstrip(".,-") for word in _WORD.findall(question)]
     at = 0
     while at < len(words):
         for length in range(min(_LONGEST_RUN, len(words) - at), 0, -1):

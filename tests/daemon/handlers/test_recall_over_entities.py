@@ -105,3 +105,18 @@ async def test_get_and_search_say_what_a_memory_speaks_of_and_a_list_only_where_
         assert one.entities == ("ledger", "Policy 7")
         assert one.relations == (wire.Relation("ledger", "falls-under", "Policy 7"),)
     assert (plain.memories[0].entities, plain.memories[0].relations) == ((), ())
+
+
+async def test_a_question_leads_to_its_policy_and_not_to_one_with_another_number(home):
+    put(home, memory("mem_1", "Project X depends on payment-gateway.", scope="user"), *ALIEN)
+    put_in(
+        org_root(str(home)),
+        memory("mem_2", "payment-gateway falls under Policy 7.", scope="org"),
+        memory("mem_3", "payout-worker falls under Policy 8.", scope="org"),
+    )
+    async with assembled(home) as parts:
+        found = await recalled(parts, "How does Project X relate to Policy 7?")
+
+    paths = {each.id: each.found.path for each in found.values() if each.found.path}
+    led = "Project X depends-on payment-gateway; payment-gateway falls-under Policy 7"
+    assert paths == {"mem_1": led, "mem_2": led}
