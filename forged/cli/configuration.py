@@ -79,6 +79,7 @@ MEANINGS = {
     "shared.password": "reference to the password of the role",
     "shared.scopes": "session, user, agent, org: share these; separated by blanks or commas",
     "shared.user_id": "your name on that server; empty: your login name",
+    "shared.team_agents": "agents that the team has in common; all others are yours",
     "shared.dimension": "numbers per embedding, checked on insert",
     "trust.mode": "follow (also what is merged later) or locked: meaning of `forgectl trust`",
 }

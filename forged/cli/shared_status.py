@@ -85,6 +85,8 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} cannot be found there until the embedding model answers"
+    if report.odd:
+        yield f"left out of answers, as they cannot be read: {', '.join(map(escape_line, report.odd))}"
     if report.absent_documents:
         documents = counted(report.absent_documents, "document")
         yield f"{documents} of the server {_ABSENT}"

@@ -10,12 +10,16 @@ import contextlib
 import ipaddress
 import os
 import socket
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from pgvector.psycopg import register_vector_async
+from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
+from psycopg.types.datetime import TimestamptzBinaryLoader, TimestamptzLoader
+from psycopg.types.json import JsonbBinaryLoader, JsonbLoader
 
 from forged.errors import ConfigError, SharedError
 from forged.postgres.failures import shared_error
@@ -114,17 +118,67 @@ async def configure_connection(connection: Connection) -> None:
         " set_config('hnsw.iterative_scan', 'strict_order', false),"
         " set_config('hnsw.ef_search', %s, false),"
         " set_config('plan_cache_mode', 'force_custom_plan', false),"
+        # Others may hold locks of tables for as long as they like.
+        " set_config('lock_timeout', '1s', false),"
         # The planner overestimates the two steps over entities, which take a millisecond. To compile
         # them would make a recall wait a second.
         " set_config('jit', 'off', false)",
         (found[1], str(EF_SEARCH)),
     )
     await register_vector_async(connection)
+    for name, loader in _LOADERS:
+        connection.adapters.register_loader(name, loader)
+
+
+class _TimeLoader(TimestamptzLoader):
+    """Loads a time, or None for one that Python has no value for, as infinity."""
+
+    def load(self, data: Buffer) -> datetime | None:  # type: ignore[override]
+        try:
+            return super().load(data)
+        except (psycopg.DataError, ValueError, OverflowError):
+            return None
+
+
+class _BinaryTimeLoader(TimestamptzBinaryLoader):
+    """Loads a time in binary form, or None for one that Python has no value for, as infinity."""
+
+    def load(self, data: Buffer) -> datetime | None:  # type: ignore[override]
+        try:
+            return super().load(data)
+        except (psycopg.DataError, ValueError, OverflowError):
+            return None
+
+
+class _JsonLoader(JsonbLoader):
+    """Loads JSON, or None for JSON that is nested too deeply."""
+
+    def load(self, data: Buffer) -> Any:
+        try:
+            return super().load(data)
+        except (ValueError, RecursionError):
+            return None
+
+
+class _BinaryJsonLoader(JsonbBinaryLoader):
+    """Loads JSON in binary form, or None for JSON that is nested too deeply."""
+
+    def load(self, data: Buffer) -> Any:
+        try:
+            return super().load(data)
+        except (ValueError, RecursionError):
+            return None
 
 
 _EXTENSION = (
     "SELECT e.extversion, n.nspname FROM pg_catalog.pg_extension e"
     " JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+)
+
+
+_LOADERS = (
+    *(("timestamptz", each) for each in (_TimeLoader, _BinaryTimeLoader)),
+    *(("jsonb", each) for each in (_JsonLoader, _BinaryJsonLoader)),
 )
 
 

@@ -166,6 +166,13 @@ async def _row_findings(connection: Connection, settings: Settings) -> AsyncIter
         )
     else:
         yield Finding("rows", "ok", f"about {live:,}, of which {dead:,} wait for vacuum")
+    for table in await _fetch_column(connection, _ODD):
+        yield Finding(
+            "odd rows",
+            "warn",
+            f"rows of {table} have values that no forged can read; answers leave them out",
+            "repair or delete the rows that break its constraint, then run `forgectl shared migrate`",
+        )
     for name in settings.models:
         end = suffix(name)
         ((expired,),) = await _fetch_all(connection, _EXPIRED.format(end=end))
@@ -226,6 +233,10 @@ _INVALID = (
     " WHERE relnamespace = 'forged'::regnamespace AND NOT (indisvalid AND indisready) ORDER BY relname"
 )
 _ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
+_ODD = (
+    "SELECT relname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid"
+    " WHERE relnamespace = 'forged'::regnamespace AND NOT convalidated AND NOT relispartition ORDER BY 1"
+)
 _IS_OWN = "SELECT forged.may('user', %s)"
 _EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
 _BARE = """

@@ -1,21 +1,22 @@
 """Listen for changes by other daemons, on a connection of its own, and call the registered callbacks.
 
-A change arrives within a moment of its commit, with scope, digest of the owner, and name of the writer. After
-a lost connection anything may have changed, so a change without a scope is reported.
+A change arrives within a second of its commit, with scope and digest of the owner. After a lost connection
+anything may have changed, so a change without a scope is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
 import psycopg
 
 from forged.errors import SharedError
+from forged.memory import Scope
 from forged.postgres.connecting import Connection, connect
 from forged.postgres.pool import shut_socket_at
 from forged.postgres.statements import CHANNEL
@@ -26,40 +27,41 @@ logger = logging.getLogger(__name__)
 # Interval and time limit for checks of a silent connection.
 _ASKED_EVERY_S, _ANSWER_S = 20.0, 5.0
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
-_KNOWN_WRITERS = 100
+_LEAST_INTERVAL_S = 1.0
+_MOST_PENDING, _LONGEST_DIGEST = 100, 64
+_SCOPES = frozenset(map(str, Scope))
 
 
 class OwnerChange(msgspec.Struct, frozen=True):
-    """Change of an owner's rows by another daemon; `scope` is "" if anything may have changed."""
+    """Hint that an owner's rows may have changed; `scope` is "" if anything may have changed."""
 
     scope: str = ""
     owner_digest: str = ""
-    writer: str = ""
 
 
 OnChange = Callable[[OwnerChange], None]
 
 
 class ChangeListener:
-    """Listens for row changes by other daemons, not by this one (`name`), and calls registered callbacks."""
+    """Listens for notifications of other daemons, and calls registered callbacks at most once a second.
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    Every role that may connect can notify, so a notification is a hint to look, and its text is not shown.
+    """
+
+    def __init__(self, settings: Settings, is_own: Callable[[int], bool]) -> None:
+        """Take `is_own`, which returns True for the process id of a connection of this daemon."""
         self._settings = settings
-        self._name = name
+        self._is_own = is_own
         self._callbacks: list[OnChange] = []
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._pending: set[OwnerChange] = set()
+        self._called_at = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
         self.is_connected = False
 
     def listen(self, on_change: OnChange) -> Callable[[], None]:
         """Register a callback for changes by other daemons; return a function that removes it."""
         self._callbacks.append(on_change)
         return lambda: self._callbacks.remove(on_change)
-
-    @property
-    def writers(self) -> dict[str, float]:
-        """Return the names of other writing daemons, and the seconds since their last write."""
-        now = time.monotonic()
-        return {name: now - at for name, at in self._seen.items()}
 
     async def run(self) -> None:
         """Listen until cancelled and reconnect; report an unknown change after each connect."""
@@ -83,7 +85,8 @@ class ChangeListener:
         """Dispatch notifications until the connection fails; check a silent one every 20 seconds."""
         while True:
             async for notice in connection.notifies(timeout=_ASKED_EVERY_S):
-                self._dispatch(notice.payload)
+                if not self._is_own(notice.pid):
+                    self._dispatch(notice.payload)
             await self._execute(connection, "SELECT")
 
     async def _execute(self, connection: Connection, statement: str) -> None:
@@ -92,16 +95,25 @@ class ChangeListener:
             await connection.execute(statement.encode())
 
     def _dispatch(self, payload: str) -> None:
-        """Record the writer that a payload names, and call the callbacks; ignore this daemon's own."""
-        scope, _, rest = payload.partition(" ")
-        digest, _, writer = rest.partition(" ")
-        if writer == self._name:
+        """Note the owner that a notification names, and call the callbacks now or within a second."""
+        scope, _, digest = payload.partition(" ")
+        if scope not in _SCOPES:
             return
-        self._seen[writer] = time.monotonic()
-        self._seen.move_to_end(writer)
-        while len(self._seen) > _KNOWN_WRITERS:
-            self._seen.popitem(last=False)
-        self._call_callbacks(OwnerChange(scope, digest, writer))
+        self._pending.add(OwnerChange(scope, digest[:_LONGEST_DIGEST]))
+        if len(self._pending) > _MOST_PENDING:
+            self._pending = {OwnerChange()}
+        wait_s = self._called_at + _LEAST_INTERVAL_S - time.monotonic()
+        if wait_s <= 0:
+            self._call_pending()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._call_pending)
+
+    def _call_pending(self) -> None:
+        """Call the callbacks for all noted changes."""
+        pending, self._pending, self._timer = self._pending, set(), None
+        self._called_at = time.monotonic()
+        for change in pending:
+            self._call_callbacks(change)
 
     def _call_callbacks(self, change: OwnerChange) -> None:
         """Call every registered callback with a change."""

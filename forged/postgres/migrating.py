@@ -8,6 +8,7 @@ database with a newer or different file is left alone.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from string import Template
 
 import msgspec
 import psycopg
+from psycopg import sql
 
 from forged.errors import SharedError
 from forged.postgres.connecting import Connection, require_pgvector
@@ -23,6 +25,7 @@ from forged.postgres.roles import refresh_members
 from forged.postgres.schema import MAIN, OPERATORS, indexed_expression, suffix
 from forged.postgres.values import EmbeddingModel
 
+logger = logging.getLogger(__name__)
 _FOLDER = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 _LOCK = 0x666F72676564  # "forged": the advisory lock of a migration
@@ -93,6 +96,7 @@ async def migrate(
             lacking = await missing_steps(connection, models, files)
             for step in lacking:
                 await _apply_step(connection, step, models, files)
+            await _validate_constraints(connection)
             await _record_models(connection, models)
             await refresh_members(connection)
     return lacking
@@ -210,6 +214,26 @@ async def _apply_step(
         "INSERT INTO forged.migrations (number, set_name, name, sha256) VALUES (%s, %s, %s, %s)",
         (step.number, step.set_name, file.name, file.sha256),
     )
+
+
+async def _validate_constraints(connection: Connection) -> None:
+    """Validate constraints that are not yet; one that older rows break stays in force for new rows only."""
+    cursor = await connection.execute(_NOT_VALIDATED)
+    for table, name in await cursor.fetchall():
+        statement = sql.SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}")
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    statement.format(sql.Identifier("forged", table), sql.Identifier(name))
+                )
+        except psycopg.errors.CheckViolation:
+            logger.warning("odd rows table=%s constraint=%s", table, name)
+
+
+_NOT_VALIDATED = """
+    SELECT relname, conname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
+    WHERE relnamespace = 'forged'::regnamespace AND contype = 'c' AND NOT convalidated AND NOT relispartition
+    ORDER BY 1, 2"""
 
 
 def migration_texts(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:

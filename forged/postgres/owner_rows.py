@@ -31,7 +31,7 @@ from forged.postgres.schema import table
 from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
-from forged.postgres.writing import lock_of, payload
+from forged.postgres.writing import announce, lock_rows
 from forged.state import RemovalMark, agent_of
 
 _ASK_S, _CHANGE_S = 10.0, 20.0
@@ -166,16 +166,15 @@ class OwnerRows:
             await self._settle_and_notify(connection, list(later))
 
     async def _lock_owner(self, connection: Connection) -> None:
-        """Take the owner's advisory lock until the commit."""
-        await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
+        """Let other writers of the owner's rows wait until the commit."""
+        await lock_rows(connection, (self._scope, self._owner))
 
     async def _settle_and_notify(self, connection: Connection, ids: Sequence[str]) -> None:
         """Update heads and entities of the owner's rows, and notify listeners of the change."""
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
-        notice = payload((self._scope, self._owner), self._shared.daemon)
-        await connection.execute(statements.NOTIFY, {"payload": notice})
+        await announce(connection, (self._scope, self._owner), self._shared.daemon)
 
     def _row_of_change(self, memory_id: str, change: FileChange) -> Stored:
         """Return the row that stores a changed file."""

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import select
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from weakref import WeakKeyDictionary
 
@@ -100,6 +101,7 @@ class ServerHealth:
 CONNECTIONS = 4
 """Maximum number of connections of a daemon."""
 _LEAST_MS = 1
+_KNOWN_PIDS = 64
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _EXACT_S = 1.0  # longest answer from which the offset of the clocks is taken
 # Share of the remaining time for the server, so that its answer arrives before the deadline.
@@ -123,6 +125,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._limits = WeakKeyDictionary[Connection, int]()
         self._is_closed = False
+        self._pids = deque[int](maxlen=_KNOWN_PIDS)
         self._probing: asyncio.Task[None] | None = None
         self.health = ServerHealth()
         self.on_offset: Callable[[float], Awaitable[object]] | None = None  # gets each measured offset
@@ -152,6 +155,10 @@ class Pool:
             await self._record_failure(failure)
             raise failure from error
         self.health.record_success()
+
+    def is_own(self, pid: int) -> bool:
+        """Return True if a process of the server serves a connection of this pool."""
+        return pid in self._pids
 
     async def recovers(self) -> bool:
         """Return True if the server takes a new connection within a second; the breaker is closed then."""
@@ -214,6 +221,7 @@ class Pool:
         """Open a connection set up for searches, in time. Raises SharedError for another schema or model."""
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
+            self._pids.append(connection.info.backend_pid)
             try:
                 with shut_socket_at(deadline, connection):
                     await configure_connection(connection)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,7 @@ from forged.memory import Entity, Memory, Scope, Trigger
 from forged.postgres import statements
 from forged.postgres.connecting import Connection
 from forged.postgres.schema import table
-from forged.postgres.tables import TABLES
+from forged.postgres.tables import TABLES, OddRowError
 from forged.postgres.values import Stored
 
 DEEPEST, MOST_FOUND = 2, 64
@@ -33,9 +34,6 @@ _FAN = 40
 _MOST_STARTS = 16
 _LONGEST = 120
 
-# Writers of documents are not serialized before this lock; two that name the same entities would lock them
-# in different orders.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('entities ' || %(scope)s || ' ' || %(owner)s, 0))"
 _UNRELATE = """
     DELETE FROM forged.relationships
     WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
@@ -97,7 +95,7 @@ def two_hops_query(scope: Scope, set_name: str = "") -> str:
     The weight of an entity falls with its distance and with the number of its memories.
     """
     here = TABLES[scope]
-    columns = ", ".join(f"t.{column}" for column in here.read)
+    columns = ", ".join(here.read_as(column, "t") for column in here.read)
     own = f"AND t.{here.owner} = %(owner)s AND t.is_head" if here.versions else ""
     importance = "AND t.importance_score >= %(least)s" if "importance_score" in here.columns else ""
     return f"""
@@ -174,7 +172,8 @@ class EntityTables:
         """Replace the entities and relations of rows by those in their texts; delete orphaned entities."""
         if not ids or self._scope is Scope.SESSION:
             return
-        await self._execute(_LOCK)
+        # Writers of different documents meet here only, and would lock the same entities in different orders.
+        await self._execute(statements.LOCK, slots=[0])
         await self._execute(_UNRELATE, ids=list(ids))
         lost = {each for (each,) in await self._execute(statements.UNLINK, ids=list(ids))}
         rows = await self._execute(_texts_query(self._scope, self._set), ids=list(ids))
@@ -244,8 +243,11 @@ class EntityTables:
             filters=Jsonb(filters or {}),
             least=least,
         )
-        here = TABLES[self._scope]
-        return [ReachedRow(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
+        here, rows = TABLES[self._scope], list[ReachedRow]()
+        for *row, strength, hops, path in found:
+            with suppress(OddRowError):
+                rows.append(ReachedRow(here.stored(row, here.read), strength, hops, path))
+        return rows
 
 
 def _whole_names(names: Sequence[str]) -> list[str]:

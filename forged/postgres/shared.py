@@ -33,7 +33,7 @@ from forged.postgres.pool import Pool
 from forged.postgres.relating import EntityTables, ReachedRow
 from forged.postgres.replaying import WRITES, OutboxReplay, next_failure
 from forged.postgres.roles import access_digest
-from forged.postgres.tables import TABLES
+from forged.postgres.tables import TABLES, OddRowError
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
 from forged.state import REMOVALS, State, Write, WriteFailure
@@ -55,15 +55,24 @@ class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 async def recall(
-    connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
+    connection: Connection,
+    owners: Mapping[Scope, str],
+    wanted: RowQuery,
+    set_name: str = "",
+    on_odd: Callable[[str], object] = lambda _: None,
 ) -> dict[Scope, list[Stored]]:
-    """Return the rows nearest to a query's vector by scope, in one round trip. Raises psycopg's errors."""
+    """Return the rows nearest to a query's vector by scope, in one round trip. Raises psycopg's errors.
+
+    `on_odd` gets the id of each row that cannot be read and is left out.
+    """
     cursors = {}
     async with connection.pipeline():
         for scope, owner in owners.items():
             cursors[scope] = connection.cursor(binary=True)
             await cursors[scope].execute(statement(scope, wanted, set_name), values(owner, wanted, scope))
-    return {scope: _stored_rows(scope, await each.fetchall(), wanted) for scope, each in cursors.items()}
+    return {
+        scope: _stored_rows(scope, await each.fetchall(), wanted, on_odd) for scope, each in cursors.items()
+    }
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
@@ -98,10 +107,17 @@ def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in filters.items() if isinstance(value, (dict, list, tuple))}
 
 
-def _stored_rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
-    """Convert database rows that a search found to `Stored` values."""
-    columns = statements.found_columns(scope, vectors=wanted.vectors)
-    return [TABLES[scope].stored(row, columns) for row in found]
+def _stored_rows(
+    scope: Scope, found: list[Any], wanted: RowQuery, on_odd: Callable[[str], object]
+) -> list[Stored]:
+    """Convert database rows that a search found to `Stored` values; report those that cannot be."""
+    columns, rows = statements.found_columns(scope, vectors=wanted.vectors), list[Stored]()
+    for row in found:
+        try:
+            rows.append(TABLES[scope].stored(row, columns))
+        except OddRowError as error:
+            on_odd(str(error))
+    return rows
 
 
 logger = logging.getLogger(__name__)
@@ -112,7 +128,7 @@ LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3,
 # Time limits of a write before it is queued here: for the server, and for its vectors.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
-_REFUSED_SHOWN, _REASONS_SHOWN = 10, 3
+_REFUSED_SHOWN, _REASONS_SHOWN, _MOST_ODD = 10, 3, 10
 PURPOSE = Purpose("shared")
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})  # rows of these scopes have counts of answers
 
@@ -148,9 +164,13 @@ class SharedServer:
         self._pool.on_offset = state.server_clock.set
         self.host = host_of(settings)
         self._problem = ""
+        self._odd = set[str]()
+        self._writers: dict[
+            str, tuple[float, float]
+        ] = {}  # seconds since the last write, when that was asked
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
-        self.listening = ChangeListener(settings, daemon)
+        self.listening = ChangeListener(settings, self._pool.is_own)
         self.replay = OutboxReplay(
             state,
             settings.model.dimension,
@@ -194,10 +214,13 @@ class SharedServer:
             waiting=self.outbox.count(WRITES),
             waits=tuple(f"{number}: {reason}" for reason, number in reasons[:_REASONS_SHOWN]),
             without_vector=self.outbox.count({"fill"}),
+            odd=tuple(sorted(self._odd)),
             refused=tuple(refused[:_REFUSED_SHOWN]),
             replayed_s=None if replayed_s is None else round(replayed_s, 1),
             listening=self.listening.is_connected,
-            writers={name: round(age_s, 1) for name, age_s in self.listening.writers.items()},
+            writers={
+                name: round(age_s + time.monotonic() - at, 1) for name, (age_s, at) in self._writers.items()
+            },
         )
 
     def now(self) -> datetime:
@@ -269,7 +292,7 @@ class SharedServer:
             vectors=vectors,
         )
         async with self.connection(deadline) as connection:
-            return await recall(connection, owners, wanted)
+            return await recall(connection, owners, wanted, on_odd=self._note_odd)
 
     async def reached(
         self,
@@ -302,6 +325,11 @@ class SharedServer:
             ]
         found = [each for rows in lists for each in rows]
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
+
+    def _note_odd(self, memory_id: str) -> None:
+        """Note a row that cannot be read, for status."""
+        if len(self._odd) < _MOST_ODD:
+            self._odd.add(memory_id)
 
     def count_used(self, rows: Sequence[Stored]) -> None:
         """Count rows as used in an answer; the server gets the counts within seconds, or never."""
@@ -408,9 +436,24 @@ class SharedServer:
             await asyncio.sleep(_COUNT_EVERY_S)
             with contextlib.suppress(SharedError):
                 await self.send_counts()
+                await self._look_at_writers()
                 if Scope.SESSION in self.scopes and time.monotonic() - swept_at > _SWEEP_EVERY_S:
                     await self.sweep()
                     swept_at = time.monotonic()
+
+    async def _look_at_writers(self) -> None:
+        """Read which daemons have written rows that this one shares. Raises SharedError."""
+        owners = {(str(scope), self._owner_of(scope)) for scope in self.scopes - {Scope.SESSION, Scope.AGENT}}
+        scopes, names = zip(*owners, strict=True) if owners else ((), ())
+        async with self.connection(time.monotonic() + _WRITE_S) as connection:
+            values = {"scopes": list(scopes), "owners": list(names)}
+            found = await (await connection.execute(statements.WRITERS, values)).fetchall()
+        now = time.monotonic()
+        self._writers = {name: (max(age_s, 0.0), now) for name, age_s in found if name != self.daemon}
+
+    def _owner_of(self, scope: Scope) -> str:
+        """Return the owner of the user's or the organization's rows."""
+        return self.settings.user_id if scope is Scope.USER else ""
 
     async def send_counts(self) -> None:
         """Send the counts of answers to the server. Raises SharedError; these counts are lost then."""

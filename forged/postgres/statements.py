@@ -16,10 +16,20 @@ from forged.postgres.tables import TABLES, ScopeTable
 
 CHANNEL = "forged_memories"
 
-# Removals wait for writers of the same owner, and writers for them, so that no row is written next to its
-# tombstone. Rows of sessions, users and agents depend on one another; pieces do not.
-LOCK = "SELECT pg_advisory_xact_lock(%(lock)s)"
-LOCK_SHARED = "SELECT pg_advisory_xact_lock_shared(%(lock)s)"
+# Writers and removers of the same owner or documents wait for each other by rows of their own, so that no row
+# is written next to its tombstone. An advisory lock could be held by every role that may connect.
+LOCK = """
+    INSERT INTO forged.locks (scope, owner, slot)
+    SELECT %(scope)s, %(owner)s, slot FROM unnest(%(slots)s::int[]) AS slot ORDER BY slot
+    ON CONFLICT (owner, scope, slot) DO UPDATE SET at = now()"""
+WROTE = """
+    INSERT INTO forged.writers (scope, owner, daemon) VALUES (%(scope)s, %(owner)s, %(daemon)s)
+    ON CONFLICT (owner, scope, daemon) DO UPDATE SET at = now()"""
+WRITERS = """
+    SELECT daemon, extract(epoch FROM now() - max(at))::float8 FROM forged.writers
+    WHERE at > now() - interval '1 day' AND (scope, owner) IN (
+        SELECT * FROM unnest(%(scopes)s::text[], %(owners)s::text[]))
+    GROUP BY daemon ORDER BY 2 LIMIT 100"""
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', %(payload)s)"
 # Candidates for each wanted row.
 _POOL = 2
@@ -46,7 +56,7 @@ def search(
     precision; full precision decides on the nearest.
     """
     here = TABLES[scope]
-    columns = ", ".join((*here.read, *(["embedding"] if vectors else [])))
+    columns = ", ".join((*map(here.read_as, here.read), *(["embedding"] if vectors else [])))
     wanted = " AND ".join(_conditions(here, filters=filters, nested=nested))
     near = f"{indexed_expression(dimension)} <=> %(vector)s::{indexed_type(dimension)}"
     return f"""

@@ -31,10 +31,17 @@ _TYPES = {
     "is_head": "bool",
     "file": "bytea",
 } | dict.fromkeys(("created_at", "updated_at", "expires_at"), "timestamptz")
+_NEEDED = frozenset({"content", "created_at", "updated_at", "expires_at", "metadata", "source"})
+# Longer values, in bytes, are read as NULL: they would cost a search its memory and time.
+_LONGEST = {"content": 262_144, "metadata": 65_536, "source": 4_096}
 _VERSIONED = (
     *("content", "embedding", "memory_type", "category", "version", "supersedes", "importance_score"),
     *("created_at", "updated_at", "metadata", "file", "file_sha256"),
 )
+
+
+class OddRowError(Exception):
+    """Raised for a row with values that no program of ours writes; its text is the row's id."""
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
@@ -60,6 +67,14 @@ class ScopeTable(msgspec.Struct, frozen=True):
         counted = ("access_count", "last_accessed") if self.versions else ()
         return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
 
+    def read_as(self, column: str, table: str = "") -> str:
+        """Return the SQL that reads a column, NULL if its value is too long."""
+        name = f"{table}.{column}" if table else column
+        if column not in _LONGEST:
+            return name
+        size = "pg_column_size" if column == "metadata" else "octet_length"
+        return f"CASE WHEN {size}({name}) <= {_LONGEST[column]} THEN {name} END"
+
     def type_of(self, column: str) -> str:
         """Return the SQL type of a column."""
         return _TYPES.get(column, "text")
@@ -79,7 +94,18 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
-        """Convert a found database row to `Stored`; the columns may include `distance` and `embedding`."""
+        """Convert a found database row to `Stored`; the columns may include `distance` and `embedding`.
+
+        Raises OddRowError for values that no program of ours writes.
+        """
+        values = dict(zip(columns, found, strict=True))
+        if any(values.get(column, "") is None for column in _NEEDED & values.keys()):
+            raise OddRowError(str(values["id"]))
+        if (
+            not isinstance(values.get("metadata", {}), dict)
+            or not 0 <= values.get("importance_score", 1) <= 1
+        ):
+            raise OddRowError(str(values["id"]))
         pairs = zip(columns, found, strict=True)
         fields = {self._field(column): value for column, value in pairs if value is not None}
         if (vector := fields.get("vector")) is not None:

@@ -1,14 +1,14 @@
 """Write and remove rows, in one transaction for each owner.
 
 A row is written over the one with its id, so that repeating a write is harmless. A forgotten row has a
-tombstone, which blocks later writes: writers and removers of one owner wait for each other by an advisory
-lock. Listeners are notified of the owner, never of the content. Raises psycopg's errors.
+tombstone, which blocks later writes: writers and removers of one owner or document wait for each other by a
+row of `forged.locks`. Listeners are notified of the owner, never of the content. Raises psycopg's errors.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -25,6 +25,8 @@ MOST_OF_SESSION = 100
 # Number of rows from which a copy through a temporary table is faster.
 COPIED_FROM = 50
 _AT_ONCE = 500
+_DOCUMENT_SLOTS = range(1, 65)  # slot 0 is that of an owner's entities, and of all rows but documents
+_LONGEST_NAME = 100
 
 Owner = tuple[Scope, str]
 
@@ -58,7 +60,7 @@ class RowWriter:
         """Write rows of one owner, update heads and entities, and notify listeners, in one transaction."""
         scope, _ = owner
         async with self._connection.transaction():
-            await self._lock_owner(owner, shared=scope == Scope.ORG)
+            await self._lock(owner, {row.document_id for row in rows} if scope is Scope.ORG else None)
             if len(rows) >= COPIED_FROM:
                 await self._copy_rows(scope, rows)
             else:
@@ -100,7 +102,7 @@ class RowWriter:
         ids, values = list(batch.ids), msgspec.structs.asdict(batch)
         values |= {"scope": str(batch.scope), "ids": ids}
         async with self._connection.transaction():
-            await self._lock_owner(owner)
+            await self._lock(owner, batch.ids if batch.kind == "document" else None)
             await self._connection.execute(statements.BURY, values)
             if batch.kind == "document":
                 ids = await self._remove_pieces(batch)
@@ -143,14 +145,38 @@ class RowWriter:
         """Remove expired rows of all sessions; return their number."""
         return (await self._connection.execute(statements.sweep(self._set), {"now": now})).rowcount
 
-    async def _lock_owner(self, owner: Owner, *, shared: bool = False) -> None:
-        """Take the owner's advisory lock until the commit; `shared`: together with other writers."""
-        statement = statements.LOCK_SHARED if shared else statements.LOCK
-        await self._connection.execute(statement, {"lock": lock_of(owner)})
+    async def _lock(self, owner: Owner, documents: Collection[str] | None) -> None:
+        """Let other writers of the owner, or of these documents, wait until the commit."""
+        await lock_rows(self._connection, owner, documents)
 
     async def _notify(self, owner: Owner) -> None:
-        """Notify listeners that rows of an owner have changed."""
-        await self._connection.execute(statements.NOTIFY, {"payload": payload(owner, self._name)})
+        """Record the daemon as a writer of the owner's rows, and notify listeners that they changed."""
+        await announce(self._connection, owner, self._name)
+
+
+async def lock_rows(connection: Connection, owner: Owner, documents: Collection[str] | None = None) -> None:
+    """Let other writers of an owner's rows wait until the commit; with `documents` only those of these."""
+    scope, whose = owner
+    if scope is Scope.SESSION:  # its rows depend on no others
+        return
+    slots = [0] if scope is not Scope.ORG else list(_DOCUMENT_SLOTS)
+    if documents is not None:
+        slots = sorted({_slot_of(each) for each in documents})
+    await connection.execute(statements.LOCK, {"scope": str(scope), "owner": whose, "slots": slots})
+
+
+async def announce(connection: Connection, owner: Owner, daemon: str) -> None:
+    """Record a daemon as a writer of an owner's rows, and notify listeners that they changed."""
+    scope, whose = owner
+    values = {"scope": str(scope), "owner": whose, "daemon": daemon[:_LONGEST_NAME]}
+    if scope is not Scope.SESSION:
+        await connection.execute(statements.WROTE, values)
+    await connection.execute(statements.NOTIFY, {"payload": payload(owner)})
+
+
+def _slot_of(document_id: str) -> int:
+    """Return the number of the lock of a document."""
+    return _DOCUMENT_SLOTS[int.from_bytes(hashlib.blake2b(document_id.encode(), digest_size=4).digest()) % 64]
 
 
 def _owner(row: Stored) -> Owner:
@@ -169,16 +195,10 @@ def owner_digest(owner: str) -> str:
     return hashlib.sha256(owner.encode()).hexdigest()[:16]
 
 
-def payload(owner: Owner, name: str) -> str:
-    """Return the text of a notification: scope, digest of the owner, and name of the writer."""
+def payload(owner: Owner) -> str:
+    """Return the text of a notification: scope, and digest of the owner."""
     scope, whose = owner
-    return f"{scope} {owner_digest(whose)} {name}"
-
-
-def lock_of(owner: Owner) -> int:
-    """Return the number of an owner's advisory lock."""
-    digest = hashlib.blake2b(" ".join(owner).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
+    return f"{scope} {owner_digest(whose)}"
 
 
 def without_vector(rows: Iterable[Stored]) -> list[Stored]:

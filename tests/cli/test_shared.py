@@ -45,7 +45,7 @@ def test_migrating_an_empty_database_makes_it_whole(shared, empty_database):
     before = shared(empty_database, "check")
     assert (before.code, "run `forgectl shared migrate`" in before.err) == (69, True)
 
-    assert shared(empty_database, "migrate").out == "migration 1 done\nmigration 2 done\n"
+    assert shared(empty_database, "migrate").out == "migration 1 done\nmigration 2 done\nmigration 3 done\n"
     assert shared(empty_database, "migrate").out == "nothing to do: the tables are up to date\n"
     assert set(levels(shared(empty_database, "check", "--json")).values()) == {"ok"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -169,6 +170,30 @@ async def test_another_daemon_hears_of_a_write_and_of_its_own_nothing(database: 
         one.listen(lambda change: changes.append("its own"))
         await one.put([row(Scope.USER, "ada", "text")])
         await asyncio.wait_for(heard.wait(), PATIENCE_S)
-        assert [(each.scope, each.writer) for each in changes] == [("user", "first")]
+        assert [each.scope for each in changes] == ["user"]
         assert "ada" not in str(changes)
-        assert list(two.condition().writers) == ["first"]
+        await until(lambda: list(two.condition().writers) == ["first"])
+
+
+async def test_a_notification_that_anybody_invents_is_a_hint_and_neither_shown_nor_believed(
+    database: Database, tmp_path: Path
+):
+    """However many come, who listens is called for all of them at once, and a real one is not lost."""
+    async with running(database, tmp_path / "a") as shared, running(database, tmp_path / "b") as other:
+        await until(lambda: shared.listening.is_connected)
+        calls = []
+        shared.listen(lambda change: calls.append((change, round(time.monotonic(), 1))))
+        invented = [
+            "",
+            "user",
+            "nonsense",
+            f"user {'x' * 7000}",
+            *(f"user {n} evil/writer" for n in range(300)),
+        ]
+        for payload in invented:
+            database.sql("SELECT pg_notify('forged_memories', %s)", (payload,))
+        await other.put([row(Scope.ORG, "", "one")])
+        await until(lambda: any(each.scope in {"", "org"} for each, _ in calls))
+        assert len({at for _, at in calls}) <= 3 + (calls[-1][1] - calls[0][1])
+        assert "evil" not in str(shared.condition())
+        assert "nonsense" not in str(calls)

@@ -193,9 +193,10 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `server` is host and database, `message` the reason that it fails, `problem` the reason that it cannot be
     used although it answers. `waiting` writes are stored here until it takes them; `waits` are the reasons of
-    those that failed, each after their number. `without_vector` rows wait for the model. `refused` are
-    writes that it will never take, each with the reason. `replayed_s` is the time since the last stored
-    write was sent. `writers` are other daemons with the time since their last write; changes arrive while
+    those that failed, each after their number. `without_vector` rows wait for the model. `odd` rows, by id,
+    cannot be read and are left out of answers. `refused` are writes that it will never take, each with the
+    reason. `replayed_s` is the time since the last stored write was sent. `writers` are other
+    daemons with the time since their last write; changes arrive while
     `listening`. `absent_documents` are on the server and no longer in this machine's files. `sync` are the
     files that other machines have as well, `sync_problem` the reason that none are synchronized now.
     """
@@ -211,6 +212,7 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     waits: tuple[str, ...] = ()
     without_vector: int = 0
+    odd: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     replayed_s: float | None = None
     listening: bool = False

@@ -61,6 +61,24 @@ CREATE TABLE forged.memory_entities (
 );
 CREATE INDEX memory_entities_back ON forged.memory_entities (owner, scope, entity_id);
 
+-- Writers of an owner's rows wait for one another by a row here, which nobody can hold who may not write these rows.
+-- Documents have several, so that writers of different ones need not wait.
+CREATE TABLE forged.locks (
+    scope text NOT NULL,
+    owner text NOT NULL,
+    slot integer NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (owner, scope, slot)
+);
+-- Which daemons have written rows of an owner, and when last.
+CREATE TABLE forged.writers (
+    scope text NOT NULL,
+    owner text NOT NULL,
+    daemon text NOT NULL CHECK (length(daemon) <= 100),
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (owner, scope, daemon)
+);
+
 -- What names of this database's roles begin with: roles are the server's, and its databases share them. In a copy
 -- of the database under another name nobody owns anything until it is granted again.
 CREATE FUNCTION forged.realm() RETURNS text
@@ -88,6 +106,12 @@ ALTER TABLE forged.entity_aliases ENABLE ROW LEVEL SECURITY;
 ALTER TABLE forged.relationships ENABLE ROW LEVEL SECURITY;
 ALTER TABLE forged.memory_entities ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE forged.locks ENABLE ROW LEVEL SECURITY;
+ALTER TABLE forged.writers ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY own ON forged.locks USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
+CREATE POLICY own ON forged.writers USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
+CREATE POLICY everybody ON forged.writers FOR SELECT USING (scope = 'org');
 CREATE POLICY own ON forged.tombstones USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY own ON forged.entities USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
 CREATE POLICY own ON forged.entity_aliases USING (forged.may(scope, owner)) WITH CHECK (forged.may(scope, owner));
