@@ -189,7 +189,7 @@ async def _row_findings(connection: Connection, settings: Settings) -> AsyncIter
                 "vectors",
                 "warn",
                 f"rows without an embedding, which cannot be found: {bare:,}",
-                "`forgectl rebuild` embeds them again",
+                "a running daemon that may write them adds the embeddings within an hour",
             )
 
 

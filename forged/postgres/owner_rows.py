@@ -21,7 +21,7 @@ from forged.errors import MemoryFormatError
 from forged.files import MAX_FILE_BYTES, parse
 from forged.memory import Memory, Scope, time_ns
 from forged.models import Purpose
-from forged.postgres import egress, spooling, statements
+from forged.postgres import egress, statements
 from forged.postgres.connecting import Connection
 from forged.postgres.merging import FileVersion
 from forged.postgres.relating import EntityTables
@@ -108,9 +108,8 @@ class OwnerRows:
             written.update(await self._write_expected(rows, expected))
 
         result = await send_isolated(leaves, write, self._shared.answers) if leaves else BatchResult()
-        if self._shared.queue is not None and written:
-            await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in written])
-            self._shared.replay.wake()
+        if written:
+            self._shared.filling.want(len(written))
         failed = {row.id: error for row, error in result.failed}
         return PushResult(frozenset(written), kept, failed, result.error)
 

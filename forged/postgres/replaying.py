@@ -1,8 +1,7 @@
 """Send queued writes of `state.db` to the server, in order, as soon as it is there.
 
 A write that the server does not take waits with its reason, and delays no other memory. A row that can never
-be taken is reported; a removal is tried for ever. Rows that were written without vectors get them once the
-model answers, without delaying others.
+be taken is reported; a removal is tried for ever.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ import msgspec
 from forged.errors import NotAsked, ProviderError, SharedError, StoreError
 from forged.postgres import egress, spooling
 from forged.postgres.values import Stored
-from forged.postgres.writing import RowWriter
-from forged.state import State, Write, WriteFailure
+from forged.postgres.writing import RowWriter, without_vector
+from forged.state import State, WriteFailure
 
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
-_AT_ONCE, _FILLED_AT_ONCE = 100, 32
+_AT_ONCE = 100
 # Interval of attempts; a server that is known to be away is not asked.
 _FIRST_S, _LONGEST_S = 0.05, 1.0
-_FILL_S, _LOOK_S = 20.0, 5.0
-_WRITE_S = 3.0
+_LOOK_S = 5.0
 WRITES = frozenset({"put", "remove", "document"})
 # So many writes in a row that fail for a passing reason are the failure of the server.
 _MOST_FAILURES = 3
@@ -85,30 +83,28 @@ def next_failure(before: WriteFailure | None, error: SharedError, access: str) -
 
 
 class OutboxReplay:
-    """Sends queued writes to the server in order, then adds missing vectors, in the background."""
+    """Sends queued writes to the server in order, in the background."""
 
     def __init__(
         self,
         state: State,
         dimension: int,
         *,
-        writer: Callable[[float], contextlib.AbstractAsyncContextManager[RowWriter]],
         send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
-        with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
+        want_vectors: Callable[[int], object],
         answers: Callable[[], Awaitable[bool]],
         access: Callable[[], Awaitable[str]],
     ) -> None:
-        """Take `writer`, which lends a RowWriter, and `send`, which writes if these texts may leave.
+        """Take `send`, which writes if these texts may leave, and the length of a vector.
 
-        `with_vectors` returns rows with the available vectors, of `dimension`. `answers` and `access` look at
-        the server: if it answers, and which rights and models decide about its refusals.
+        `want_vectors` gets the number of rows that were sent without one. `answers` and `access` look at the
+        server: if it answers, and which rights and models decide about its refusals.
         """
         self._state = state
         self._outbox = state.outbox
         self._dimension = dimension
-        self._writer = writer
         self._send = send
-        self._with_vectors = with_vectors
+        self._want_vectors = want_vectors
         self._answers, self._access = answers, access
         self._woken = asyncio.Event()
         self._last: float | None = None
@@ -126,7 +122,7 @@ class OutboxReplay:
         self._woken.set()
 
     async def run(self) -> None:
-        """Send queued writes and add missing vectors until cancelled, with pauses after failures."""
+        """Send queued writes until cancelled, with pauses after failures."""
         await self._state.wait_until_open()
         wait_s = _FIRST_S
         while True:
@@ -147,9 +143,8 @@ class OutboxReplay:
         if due_s is not None and due_s <= wait_s:
             await asyncio.sleep(wait_s)
             return
-        look_s = _FILL_S if self._outbox.count({"fill"}) else _LOOK_S
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(look_s if due_s is None else min(due_s, _LOOK_S)):
+            async with asyncio.timeout(_LOOK_S if due_s is None else min(due_s, _LOOK_S)):
                 await self._woken.wait()
 
     async def _look_at_access(self) -> str:
@@ -157,12 +152,10 @@ class OutboxReplay:
         return await self._access() if self._outbox.failing_kinds - {"passing"} else ""
 
     async def _send_all(self, access: str) -> None:
-        """Send all due writes to the server in order, then add all missing vectors."""
+        """Send all due writes to the server in order."""
         while waiting := await self._outbox.due(_AT_ONCE, WRITES, access):
             for run in spooling.sendable_runs(waiting):
                 await self._send_run(run)
-        while waiting := await self._outbox.due(_FILLED_AT_ONCE, {"fill"}, access):
-            await self._fill_vectors(waiting)
 
     async def _send_run(self, run: spooling.Waiting) -> None:
         """Send a run of writes and drop it from the queue; record the failures of others."""
@@ -191,6 +184,8 @@ class OutboxReplay:
         else:
             rows = [self._with_fitting_vector(spooling.row_of(write)) for write in writes]
             await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
+            if bare := without_vector(rows):
+                self._want_vectors(len(bare))
         self._last = time.monotonic()
         await self._outbox.delete_sent([position for position, _ in run])
 
@@ -199,26 +194,3 @@ class OutboxReplay:
         if row.vector is None or len(row.vector) == self._dimension:
             return row
         return msgspec.structs.replace(row, vector=None)
-
-    async def _fill_vectors(self, waiting: spooling.Waiting) -> None:
-        """Embed rows of the queue and store their vectors. Raises ProviderError while some are missing."""
-        async with self._writer(time.monotonic() + _WRITE_S) as writer:
-            rows = [
-                row for _, write in waiting if (row := await _row_without_vector(writer, write)) is not None
-            ]
-        whole = await self._with_vectors(rows)
-        lacking = {row.id for row in whole if row.vector is None}
-        async with self._writer(time.monotonic() + _WRITE_S) as writer:
-            for row in whole:
-                if row.vector is not None:
-                    await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
-        await self._outbox.delete_sent([position for position, write in waiting if write.id not in lacking])
-        if lacking:
-            raise ProviderError("some vectors cannot be had now", reason="unreachable")
-
-
-async def _row_without_vector(writer: RowWriter, write: Write) -> Stored | None:
-    """Return a queued write's row with its text if it still needs a vector on the server, else None."""
-    scope, owner = spooling.owner_of(write)
-    text = await writer.text_without_vector(scope, owner, write.id)
-    return None if text is None else Stored(scope=scope, owner=owner, id=write.id, content=text)

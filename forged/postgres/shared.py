@@ -28,6 +28,7 @@ from forged.models import EgressGuard, Purpose, sendable
 from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
+from forged.postgres.filling import VectorFiller
 from forged.postgres.listening import ChangeListener, OwnerChange
 from forged.postgres.pool import Pool
 from forged.postgres.relating import EntityTables, ReachedRow
@@ -171,12 +172,12 @@ class SharedServer:
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
         self.listening = ChangeListener(settings, self._pool.is_own)
+        self.filling = VectorFiller(self._owners, writer=self.writer, with_vectors=self._with_vectors)
         self.replay = OutboxReplay(
             state,
             settings.model.dimension,
-            writer=self.writer,
             send=self._send,
-            with_vectors=self._with_vectors,
+            want_vectors=self.filling.want,
             answers=self.answers,
             access=self.access,
         )
@@ -191,6 +192,8 @@ class SharedServer:
                 tasks.create_task(self.listening.run())
                 tasks.create_task(self.replay.run())
                 tasks.create_task(self._upkeep())
+                if self.queue is not None:
+                    tasks.create_task(self.filling.run())
         finally:
             end()
             await self._pool.close()
@@ -213,7 +216,7 @@ class SharedServer:
             problem=self._problem,
             waiting=self.outbox.count(WRITES),
             waits=tuple(f"{number}: {reason}" for reason, number in reasons[:_REASONS_SHOWN]),
-            without_vector=self.outbox.count({"fill"}),
+            without_vector=self.filling.missing if self.queue is not None else 0,
             odd=tuple(sorted(self._odd)),
             refused=tuple(refused[:_REFUSED_SHOWN]),
             replayed_s=None if replayed_s is None else round(replayed_s, 1),
@@ -345,12 +348,13 @@ class SharedServer:
         await self.state.wait_until_open()
         clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self.now())
         whole = await self._with_vectors(clean)
-        fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
             texts = egress.egress_texts(whole)
-            await self._send_or_queue(lambda writer: writer.put(whole), texts, [*map(spooling.put, whole)])
-            if fills:
-                await self.outbox.add(fills)
+            is_sent = await self._send_or_queue(
+                lambda writer: writer.put(whole), texts, [*map(spooling.put, whole)]
+            )
+        if is_sent and (bare := without_vector(whole)):
+            self.filling.want(len(bare))
         self.replay.wake()
 
     async def remove(
@@ -443,17 +447,19 @@ class SharedServer:
 
     async def _look_at_writers(self) -> None:
         """Read which daemons have written rows that this one shares. Raises SharedError."""
-        owners = {(str(scope), self._owner_of(scope)) for scope in self.scopes - {Scope.SESSION, Scope.AGENT}}
-        scopes, names = zip(*owners, strict=True) if owners else ((), ())
+        owners = self._owners()
+        scopes, names = [str(scope) for scope, _ in owners], [name for _, name in owners]
         async with self.connection(time.monotonic() + _WRITE_S) as connection:
-            values = {"scopes": list(scopes), "owners": list(names)}
+            values = {"scopes": scopes, "owners": names}
             found = await (await connection.execute(statements.WRITERS, values)).fetchall()
         now = time.monotonic()
         self._writers = {name: (max(age_s, 0.0), now) for name, age_s in found if name != self.daemon}
 
-    def _owner_of(self, scope: Scope) -> str:
-        """Return the owner of the user's or the organization's rows."""
-        return self.settings.user_id if scope is Scope.USER else ""
+    def _owners(self) -> list[tuple[Scope, str]]:
+        """Return the owners of the rows that this daemon writes: user, agents that it knows, organization."""
+        owners = {Scope.USER: [self.settings.user_id], Scope.ORG: [""]}
+        owners[Scope.AGENT] = sorted(self.state.replicas.agents())
+        return [(scope, name) for scope in sorted(owners.keys() & self.scopes) for name in owners[scope]]
 
     async def send_counts(self) -> None:
         """Send the counts of answers to the server. Raises SharedError; these counts are lost then."""

@@ -26,11 +26,6 @@ def put(row: Stored) -> Write:
     return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=data)
 
 
-def fill(row: Stored) -> Write:
-    """Return the queue entry that adds the missing vector of a row."""
-    return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
-
-
 def removals(batch: RemovalBatch) -> list[Write]:
     """Return the queue entries of a removal, one for each id."""
     return removal_writes(batch.kind, batch.scope, batch.owner, batch.ids, batch.at)

@@ -206,11 +206,16 @@ def fill(scope: Scope, set_name: str = "") -> str:
 
 
 @cache
-def text_of(scope: Scope, set_name: str = "") -> str:
-    """Return the query of a row's text, if the row has no vector."""
+def without_vector(scope: Scope, set_name: str = "") -> str:
+    """Return the query of ids and texts of an owner's current rows without a vector, by id."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
-    return f"SELECT content FROM {table(scope, set_name)} WHERE {own}id = %(id)s AND embedding IS NULL"
+    head = "is_head AND " if here.versions else ""
+    return (
+        f"SELECT id, content FROM {table(scope, set_name)}"
+        f" WHERE {own}{head}embedding IS NULL AND id > %(after)s"
+        f" AND {here.read_as('content')} IS NOT NULL ORDER BY id LIMIT %(most)s"
+    )
 
 
 # --- removals ------------------------------------------------------------------------------------------

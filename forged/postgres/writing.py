@@ -19,7 +19,7 @@ from forged.postgres import statements
 from forged.postgres.connecting import Connection
 from forged.postgres.relating import EntityTables
 from forged.postgres.tables import TABLES
-from forged.postgres.values import Stored, Vector
+from forged.postgres.values import Stored
 
 MOST_OF_SESSION = 100
 # Number of rows from which a copy through a temporary table is faster.
@@ -121,19 +121,22 @@ class RowWriter:
             gone += [str(found[0]) for found in await cursor.fetchall()]
         return gone
 
-    async def text_without_vector(self, scope: Scope, owner: str, memory_id: str) -> str | None:
-        """Return the text of a row that has no vector, else None."""
-        values = {"owner": owner, "id": memory_id}
-        cursor = await self._connection.execute(statements.text_of(scope, self._set), values)
-        found = await cursor.fetchone()
-        return None if found is None else str(found[0])
+    async def rows_without_vector(self, scope: Scope, owner: str, after: str, most: int) -> list[Stored]:
+        """Return ids and texts of an owner's current rows that have no vector, in the order of ids."""
+        values = {"owner": owner, "after": after, "most": most}
+        cursor = await self._connection.execute(statements.without_vector(scope, self._set), values)
+        return [
+            Stored(scope=scope, owner=owner, id=each, content=text) for each, text in await cursor.fetchall()
+        ]
 
-    async def fill(self, scope: Scope, owner: str, memory_id: str, content: str, vector: Vector) -> None:
-        """Add a vector to a row that still has this text and no vector; notify listeners."""
-        values = {"owner": owner, "id": memory_id, "content": content, "vector": vector}
+    async def fill(self, row: Stored) -> bool:
+        """Add the vector to a row that still has this text and no vector; return True if it is added."""
+        values = {"owner": row.owner, "id": row.id, "content": row.content, "vector": row.vector}
         async with self._connection.transaction():
-            await self._connection.execute(statements.fill(scope, self._set), values)
-            await self._notify((scope, owner))
+            cursor = await self._connection.execute(statements.fill(row.scope, self._set), values)
+            if cursor.rowcount:
+                await self._notify((row.scope, row.owner))
+        return bool(cursor.rowcount)
 
     async def count(self, hits: Mapping[tuple[Scope, str, str], int], at: datetime) -> None:
         """Add `hits` to the answer counts of rows, by scope, owner and id, and set their last use."""

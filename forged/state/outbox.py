@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
 
-# put: write a row. fill: add its vector. remove: delete a memory. document: delete all pieces of one.
-WriteKind = Literal["put", "fill", "remove", "document"]
+# put: write a row. remove: delete a memory. document: delete all pieces of one.
+WriteKind = Literal["put", "remove", "document"]
 REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0

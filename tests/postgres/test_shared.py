@@ -197,3 +197,24 @@ async def test_a_notification_that_anybody_invents_is_a_hint_and_neither_shown_n
         assert len({at for _, at in calls}) <= 3 + (calls[-1][1] - calls[0][1])
         assert "evil" not in str(shared.condition())
         assert "nonsense" not in str(calls)
+
+
+@pytest.mark.parametrize("scope", [Scope.USER, Scope.AGENT, Scope.ORG])
+async def test_a_vector_that_is_lost_is_made_again_by_the_owner_alone(
+    database: Database, tmp_path: Path, scope: Scope
+):
+    """Also by a daemon that has written none of the rows, and not for rows of others."""
+    owner = {Scope.USER: "ada", Scope.AGENT: "ada/coder", Scope.ORG: ""}[scope]
+    async with running(database, tmp_path / "a", queue=EmbeddingQueue(ScriptedEmbedder())) as shared:
+        await shared.put([row(scope, owner, f"{n}", vector=None) for n in range(70)])
+        await shared.put([row(Scope.USER, "bob", "other")])
+    table = f"forged.{'organizational' if scope is Scope.ORG else scope}_memories"
+    for each in (table, "forged.user_memories"):
+        database.sql(f"UPDATE {each} SET embedding = NULL")
+    async with running(database, tmp_path / "b", queue=EmbeddingQueue(ScriptedEmbedder())) as shared:
+        await shared.state.replicas.record_sent((Scope.AGENT, "ada/coder"), {"mem_0": "seen"})
+        shared.filling.want(0)
+        await until(lambda: database.sql(f"SELECT count(*) FROM {table} WHERE embedding IS NULL")[0][0] < 2)
+        await until(lambda: shared.condition().without_vector == 0)
+    bare = database.sql("SELECT user_id FROM forged.user_memories WHERE embedding IS NULL")
+    assert bare == [("bob",)]

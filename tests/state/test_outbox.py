@@ -14,7 +14,7 @@ from forged.errors import ErrorKind, StoreError
 from forged.state import State, Write, WriteFailure, outbox
 from tests.state.conftest import opened, raw
 
-ALL = ("put", "fill", "remove", "document")
+ALL = ("put", "remove", "document")
 
 
 def put(memory_id: str, text: str = "", **fields: Any) -> Write:

@@ -145,6 +145,11 @@ CREATE INDEX user_memories${set}_metadata ON forged.user_memories${set} USING gi
 CREATE INDEX agent_memories${set}_metadata ON forged.agent_memories${set} USING gin (metadata jsonb_path_ops);
 CREATE INDEX organizational_memories${set}_metadata ON forged.organizational_memories${set} USING gin (metadata jsonb_path_ops);
 
+-- Rows whose vector is missing, which is added later.
+CREATE INDEX user_memories${set}_bare ON forged.user_memories${set} (user_id, id) WHERE embedding IS NULL;
+CREATE INDEX agent_memories${set}_bare ON forged.agent_memories${set} (agent_id, id) WHERE embedding IS NULL;
+CREATE INDEX organizational_memories${set}_bare ON forged.organizational_memories${set} (id) WHERE embedding IS NULL;
+
 CREATE INDEX session_memories${set}_expiry ON forged.session_memories${set} (expires_at);
 CREATE INDEX user_memories${set}_changed ON forged.user_memories${set} (user_id, changed);
 CREATE INDEX agent_memories${set}_changed ON forged.agent_memories${set} (agent_id, changed);

@@ -91,13 +91,13 @@ async def test_a_workspace_sees_its_own_all_repos_every_one_and_session_and_time
 
 async def test_what_is_forgotten_does_not_wait_for_a_server(home, repo):
     put(repo, PYTEST)
-    waits = Write(kind="fill", scope="user", owner="ada", id="mem_pytest", row=b"a row")
+    waits = Write(kind="put", scope="user", owner="ada", id="mem_pytest", row=b"a row")
     async with assembled(home, lexical=True) as parts:
         await turn(parts, repo)
         await parts.daemon.state.outbox.add([waits, replace(waits, id="mem_other")])
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_pytest"))
 
-        assert parts.daemon.state.outbox.count({"fill"}) == 1
+        assert parts.daemon.state.outbox.count({"put"}) == 1
 
 
 async def test_what_a_hook_printed_for_an_agent_is_on_record_as_that_agents(home, repo):
