@@ -30,7 +30,8 @@ from forged.writing import Writer
 
 logger = logging.getLogger(__name__)
 
-_EVERY_S, _AGAIN_S = 30.0, 1.0
+# Interval of rounds, and of rounds after a problem, which is growing.
+_EVERY_S, _AGAIN_S, _LONGEST_AGAIN_S = 30.0, 1.0, 5.0
 # Interval of complete comparisons, because a server may have been restored from a backup.
 _ALL_EVERY_S = 600.0
 _MOST_ROUNDS = 10
@@ -90,7 +91,7 @@ class RootSync:
             while True:
                 self._wanted.clear()
                 is_in_step = await self._sync_all()
-                again_s = _EVERY_S if is_in_step else min(2 * again_s, _EVERY_S)
+                again_s = _EVERY_S if is_in_step else min(2 * again_s, _LONGEST_AGAIN_S)
                 await _wait_until_set(self._wanted, again_s)
                 again_s = _AGAIN_S if is_in_step or self._wanted.is_set() else again_s
         finally:
