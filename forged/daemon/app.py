@@ -201,11 +201,11 @@ class DaemonRun:
             self._start_task(daemon.trust.remove_unwanted_lines())
             self._start_task(process.try_disks(daemon, self._state_dir))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
-            if daemon.shared is not None:
-                self._start_task(daemon.shared.run())
+            if daemon.sharing.server is not None:
+                self._start_task(daemon.sharing.server.run())
                 self._start_task(document_store.follow_documents(daemon.memories))
-            if daemon.machines is not None:
-                self._start_task(daemon.machines.run())
+            if daemon.sharing.machines is not None:
+                self._start_task(daemon.sharing.machines.run())
         self._start_task(daemon.capture.run())
         self._start_task(daemon.sessions.run())
 

@@ -24,7 +24,7 @@ from forged.errors import ConfigError
 from forged.files import AGENT_ID, Watcher, agent_root
 from forged.log import LogSettings
 from forged.maps import EmbeddingQueue, Indexer, ModelCache
-from forged.memories import MemoryParts, removal
+from forged.memories import MemoryParts, Sharing, removal
 from forged.memory import Scope
 from forged.models import GOVERNED, EgressGuard, GovernedChat, Governor
 from forged.retrieval import Retriever
@@ -100,13 +100,7 @@ def build(
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
-    owners = SharedOwners(
-        config.shared.owner_id, frozenset(filter(AGENT_ID.fullmatch, config.shared.agents_of_team))
-    )
-    of_team = [agent_root(user_top(env), each).top for each in owners.team_agents]
-    trust = TrustRegistry(
-        state, mode=config.trust.mode, git=config.memory.git, home=user_top(env), of_team=of_team
-    )
+    trust = _make_trust(config, env, state, owners := _owners(config))
     indexer, watcher = _make_maps(config, models, metrics, governor, cache=model_cache, trust=trust, off=off)
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
@@ -170,9 +164,21 @@ def build(
         state=state,
         connections=connections,
         reload=reload,
-        shared=shared,
-        machines=make_root_sync(memories, owners),
-        owners=owners,
+        sharing=Sharing(memories=memories, owners=owners, machines=make_root_sync(memories, owners)),
+    )
+
+
+def _owners(config: Config) -> SharedOwners:
+    """Return the owners of this machine's roots on a team's server; odd names of agents are left out."""
+    return SharedOwners(
+        config.shared.owner_id, frozenset(filter(AGENT_ID.fullmatch, config.shared.agents_of_team))
+    )
+
+
+def _make_trust(config: Config, env: Mapping[str, str], state: State, owners: SharedOwners) -> TrustRegistry:
+    of_team = [agent_root(user_top(env), each).top for each in owners.team_agents]
+    return TrustRegistry(
+        state, mode=config.trust.mode, git=config.memory.git, home=user_top(env), of_team=of_team
     )
 
 

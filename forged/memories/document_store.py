@@ -220,7 +220,9 @@ def _to_row(shared: SharedServer, memory: Memory, patch: FactsPatch, since: date
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
     assert memory.piece is not None
-    created = datetime.fromisoformat(memory.created_at) + shared.state.server_clock.offset
+    created = datetime.fromisoformat(memory.created_at) + timedelta(
+        seconds=shared.state.server_clock.offset_s
+    )
     return Stored(
         scope=Scope.ORG,
         owner="",
@@ -243,7 +245,7 @@ async def _server_documents_named(memories: MemoryParts, name: str = "") -> tupl
         found = await (stock.named(name) if name else stock.all())
     except SharedError as error:
         return [], f"the shared server was not asked: {error}"
-    leaving = shared.outbox.documents_to_remove
+    leaving = shared.outbox.ids_to_remove
     return [each for each in found if each.document_id not in leaving], ""
 
 
@@ -253,7 +255,7 @@ async def _remove_from_server(
     """Remove documents from the server, now or later; return True if that waits. Raises StoreError."""
     newest = {each.document_id: each.newest for each in known}
     await memories.remove_from_server("document", documents, newest)
-    return bool(memories.state.outbox.documents_to_remove & set(documents))
+    return bool(memories.state.outbox.ids_to_remove & set(documents))
 
 
 def hidden_documents(memories: MemoryParts) -> frozenset[str]:

@@ -16,7 +16,7 @@ from forged.counters import Metrics
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.sessions import Sessions
-from forged.state import DOCUMENTS, State, removal_writes
+from forged.state import DOCUMENTS, State, Write
 from forged.stores import Resolver, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -67,7 +67,7 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
             return  # no document has ever met a server
         if server is None:
             at = datetime.fromtimestamp(self.state.server_clock.now(), UTC)
-            await self.state.outbox.add(removal_writes(kind, *DOCUMENTS, ids, at))
+            await self.state.outbox.add(Write.removals(kind, *DOCUMENTS, ids, at))
         elif kind == "document":
             for each in ids:
                 await server.remove(*DOCUMENTS, (each,), kind=kind, newest=newest.get(each))

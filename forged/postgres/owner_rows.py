@@ -32,7 +32,7 @@ from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
 from forged.postgres.writing import announce, lock_rows
-from forged.state import RemovalMark, agent_of
+from forged.state import RemovalMark, SharedOwners
 
 _ASK_S, _CHANGE_S = 10.0, 20.0
 _KINDS = ("chain", "version", "restored")
@@ -86,7 +86,7 @@ class OwnerRows:
         return {
             memory_id: CarriedFile(
                 bytes(data),
-                Facts(memory_type, round(importance, 6), metadata, agent_of(agent_id)),
+                Facts(memory_type, round(importance, 6), metadata, SharedOwners.agent_of(agent_id)),
                 is_own=secured and self._is_of_user,
                 offset_us=_offset_us(bytes(data), self._scope, memory_id, updated_us),
             )

@@ -37,7 +37,7 @@ from forged.postgres.roles import access_digest
 from forged.postgres.tables import TABLES, OddRowError
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
-from forged.state import REMOVALS, State, Write, WriteFailure
+from forged.state import State, Write, WriteFailure
 from forged_client.protocol import SharedReport
 
 
@@ -393,7 +393,7 @@ class SharedServer:
             except ProviderError:  # paused
                 pass
             except SharedError as error:
-                if error.kind == "final" and writes[0].kind not in REMOVALS:
+                if error.kind == "final" and not writes[0].is_removal:
                     raise
                 failure = await self._first_failure(error)
             else:

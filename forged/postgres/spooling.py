@@ -13,7 +13,7 @@ from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Owner, RemovalBatch
-from forged.state import Write, removal_writes
+from forged.state import Write
 from forged_client.typed import resolved
 
 Waiting = Sequence[tuple[int, Write]]
@@ -28,7 +28,7 @@ def put(row: Stored) -> Write:
 
 def removals(batch: RemovalBatch) -> list[Write]:
     """Return the queue entries of a removal, one for each id."""
-    return removal_writes(batch.kind, batch.scope, batch.owner, batch.ids, batch.at)
+    return Write.removals(batch.kind, batch.scope, batch.owner, batch.ids, batch.at)
 
 
 def row_of(write: Write) -> Stored:

@@ -24,7 +24,7 @@ from forged.postgres.replicating import Replication, SyncState
 from forged.postgres.root_files import RootFiles, TakeAway
 from forged.postgres.shared import SharedServer
 from forged.postgres.writing import owner_digest
-from forged.state import Owner, SharedOwners, State, agent_of, is_of_team
+from forged.state import Owner, SharedOwners, State
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 
@@ -139,13 +139,13 @@ class RootSync:
             wanted.append(Root(self._home, Scope.USER))
         if Scope.AGENT in self._shared.scopes:
             names = set(await asyncio.to_thread(agent_ids, self._home))
-            names |= set(map(agent_of, self._state.replicas.agents()))
+            names |= set(map(SharedOwners.agent_of, self._state.replicas.agents()))
             wanted += [agent_root(self._home, name) for name in sorted(names)]
         for root in wanted:
             if root not in self._roots:
                 owner = self._owners.of(root)
                 rows = OwnerRows(self._shared, root.scope, owner[1], root.top)
-                author = self._owners.user_id if is_of_team(owner) else ""
+                author = self._owners.user_id if SharedOwners.is_of_team(owner) else ""
                 self._roots[root] = Replication(
                     owner, self._files_of(root), rows, self._state.replicas, author
                 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.outbox import REMOVALS, Write, WriteFailure, WriteKind, removal_writes
+    from forged.state.outbox import Write, WriteFailure, WriteKind
     from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
     from forged.state.replicas import (
         DOCUMENTS,
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
         Replicas,
         ServerClock,
         SharedOwners,
-        agent_of,
         is_newer,
-        is_of_team,
     )
     from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
@@ -44,7 +42,6 @@ __all__ = [
     "DOCUMENTS",
     "MOST_LEARNED",
     "NEVER_MET",
-    "REMOVALS",
     "Attributes",
     "CaptureCursor",
     "CaptureLog",
@@ -93,14 +90,11 @@ __all__ = [
     "Write",
     "WriteFailure",
     "WriteKind",
-    "agent_of",
     "cut",
     "digests",
     "is_newer",
-    "is_of_team",
     "new_digests",
     "new_event_id",
-    "removal_writes",
 ]
 
 __getattr__ = lazy_exports(
@@ -113,11 +107,11 @@ __getattr__ = lazy_exports(
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),
-    outbox=("REMOVALS", "Write", "WriteFailure", "WriteKind", "removal_writes"),
+    outbox=("Write", "WriteFailure", "WriteKind"),
     removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
     replicas=(
         *("DOCUMENTS", "NEVER_MET", "OwnRemovalMarks", "Owner", "RemovalMark", "Replica", "Replicas"),
-        *("ServerClock", "SharedOwners", "agent_of", "is_newer", "is_of_team"),
+        *("ServerClock", "SharedOwners", "is_newer"),
     ),
     requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),

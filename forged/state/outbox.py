@@ -27,8 +27,7 @@ MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
 
 # put: write a row. remove: delete a memory. document: delete all pieces of one.
 WriteKind = Literal["put", "remove", "document"]
-REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
-
+_REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 _AT_LATEST_S = 3600.0
 
@@ -69,10 +68,22 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     row: bytes = b""
     failure: WriteFailure | None = None
 
+    @classmethod
+    def removals(cls, kind: str, scope: str, owner: str, ids: Iterable[str], at: datetime) -> list[Write]:
+        """Return the writes that remove memories of an owner, or documents for the kind "document"."""
+        queued: WriteKind = "document" if kind == "document" else "remove"
+        row = msgspec.msgpack.encode((kind, at))
+        return [cls(kind=queued, scope=scope, owner=owner, id=each, row=row) for each in ids]
+
+    @property
+    def is_removal(self) -> bool:
+        """Return True for a removal of a memory or document."""
+        return self.kind in _REMOVALS
+
     @property
     def is_refused(self) -> bool:
         """Return True for a row that the server will never take; a removal is tried for ever."""
-        return self.failure is not None and self.failure.kind == "final" and self.kind not in REMOVALS
+        return self.failure is not None and self.failure.kind == "final" and not self.is_removal
 
     def is_cancelled_by(self, other: Write) -> bool:
         """Return True if `other`, of the same owner and memory or document, makes the write needless."""
@@ -80,7 +91,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if other.kind == "put":
             return self.is_refused and self.id == other.id
-        return other.kind in REMOVALS and other.id == (self.document if other.kind == "document" else self.id)
+        return other.is_removal and other.id == (self.document if other.kind == "document" else self.id)
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -91,13 +102,6 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     def waits_for(self) -> frozenset[tuple[str, ...]]:
         """Return the names of the memory and document whose earlier writes this one waits for."""
         return frozenset({self.name, ("document", self.document)} if self.document else {self.name})
-
-
-def removal_writes(kind: str, scope: str, owner: str, ids: Iterable[str], at: datetime) -> list[Write]:
-    """Return the writes that remove memories of an owner, or documents for the kind "document"."""
-    queued: WriteKind = "document" if kind == "document" else "remove"
-    row = msgspec.msgpack.encode((kind, at))
-    return [Write(kind=queued, scope=scope, owner=owner, id=each, row=row) for each in ids]
 
 
 class Outbox:
@@ -139,9 +143,7 @@ class Outbox:
     @property
     def failing_kinds(self) -> frozenset[ErrorKind]:
         """Return the classes of the failures of pending writes."""
-        return frozenset(
-            heading.failure.kind for heading, _ in self._headings.values() if heading.failure is not None
-        )
+        return frozenset(each.failure.kind for each, _ in self._headings.values() if each.failure is not None)
 
     def count(self, kinds: Collection[str]) -> int:
         """Return the number of pending writes of these kinds."""
@@ -150,7 +152,7 @@ class Outbox:
     def holds_up(self, writes: Iterable[Write]) -> bool:
         """Return True if pending writes of the same memories or documents must be sent before these."""
         names = frozenset().union(*(write.waits_for for write in writes))
-        return any(heading.name in names for heading, _ in self._headings.values() if not heading.is_refused)
+        return any(each.name in names for each, _ in self._headings.values() if not each.is_refused)
 
     def reason_of(self, document: str) -> str:
         """Return why the pending pieces of a document are not on the server, "" if nothing failed."""
@@ -163,20 +165,15 @@ class Outbox:
         return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
 
     @property
-    def documents_to_remove(self) -> frozenset[str]:
-        """Return the ids of documents whose removal is pending."""
-        return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
-
-    @property
     def ids_to_remove(self) -> frozenset[str]:
         """Return the ids of memories and documents whose removal is pending."""
-        return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind in REMOVALS)
+        return frozenset(heading.id for heading, _ in self._headings.values() if heading.is_removal)
 
     async def add(self, writes: Sequence[Write]) -> None:
         """Append writes durably; they delete those they cancel. If full, only removals pass."""
         gone = self._cancelled_by(writes)
         fresh = dict(enumerate(writes, self._next))
-        if any(write.kind not in REMOVALS for write in writes):
+        if not all(write.is_removal for write in writes):
             self._check_room(fresh)
         self._next += len(fresh)
         await self._database.run(partial(self._change, fresh, gone))
@@ -203,11 +200,11 @@ class Outbox:
 
     def next_due_s(self, kinds: Collection[str], access: str = "") -> float | None:
         """Return the seconds until a pending write of these kinds is due, None without any."""
-        now, pauses = time.time(), list[float]()
-        for heading, _ in self._headings.values():
-            if heading.kind in kinds and not heading.is_refused:
-                pauses.append(0.0 if heading.failure is None else heading.failure.pause_s(now, access))
-        return min(pauses, default=None)
+        now = time.time()
+        pending = [each for each, _ in self._headings.values() if each.kind in kinds and not each.is_refused]
+        return min(
+            (each.failure.pause_s(now, access) if each.failure else 0.0 for each in pending), default=None
+        )
 
     async def delete_sent(self, positions: Sequence[int]) -> None:
         """Delete writes that the server has. After a power cut one may be sent twice, which is harmless."""
@@ -217,9 +214,7 @@ class Outbox:
 
     async def fail(self, failures: Sequence[tuple[int, Write, WriteFailure]]) -> None:
         """Record the last failures of writes, which decide about their next attempts."""
-        failed = {
-            position: msgspec.structs.replace(write, failure=failure) for position, write, failure in failures
-        }
+        failed = {at: msgspec.structs.replace(write, failure=failure) for at, write, failure in failures}
         await self._database.run(partial(self._rewrite, failed))
         self._headings |= {
             position: _heading(write) for position, write in failed.items() if position in self._headings
@@ -238,7 +233,7 @@ class Outbox:
 
     async def forget(self, ids: Collection[str]) -> None:
         """Delete queued writes of these memories of any owner; removals of them stay in the queue."""
-        await self._erase(self._positions(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
+        await self._erase(self._positions(lambda heading: heading.id in ids and not heading.is_removal))
 
     async def _erase(self, gone: Sequence[int]) -> None:
         """Delete the writes at these positions in the file and in memory, durably."""

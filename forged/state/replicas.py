@@ -11,7 +11,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -32,7 +31,7 @@ Owner = tuple[str, str]
 
 
 DOCUMENTS: Owner = (Scope.ORG, "")
-"""Owner of all documents; their records have ids of documents, not of pieces."""
+"""Owner of all documents, whose records have ids of documents."""
 
 
 class SharedOwners(msgspec.Struct, frozen=True):
@@ -40,6 +39,16 @@ class SharedOwners(msgspec.Struct, frozen=True):
 
     user_id: str = ""
     team_agents: frozenset[str] = frozenset()
+
+    @staticmethod
+    def agent_of(owner: str) -> str:
+        """Return the name of the agent that an owner of agent rows has on its machines."""
+        return owner.rpartition("/")[2]
+
+    @staticmethod
+    def is_of_team(owner: Owner) -> bool:
+        """Return True for the rows of an agent that the team has in common."""
+        return owner[0] == Scope.AGENT and "/" not in owner[1]
 
     def of_agent(self, name: str) -> str:
         """Return the owner of an agent's rows: USER/AGENT, or AGENT for one of the team."""
@@ -50,16 +59,6 @@ class SharedOwners(msgspec.Struct, frozen=True):
         if root.scope is Scope.AGENT:
             return root.scope, self.of_agent(os.path.basename(root.top))
         return root.scope, self.user_id if root.scope is Scope.USER else ""
-
-
-def agent_of(owner: str) -> str:
-    """Return the name of the agent that an owner of agent rows has on its machines."""
-    return owner.rpartition("/")[2]
-
-
-def is_of_team(owner: Owner) -> bool:
-    """Return True for the rows of an agent that the team has in common."""
-    return owner[0] == Scope.AGENT and "/" not in owner[1]
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
@@ -115,7 +114,9 @@ class OwnRemovalMarks:
         """Mark memories of a root as removed, `whole` with their chains, for each owner that shared them."""
         for owner, meant in self._meant(root, ids):
             # Later versions of an agent of the team may be another user's.
-            await self._replicas.mark(owner, meant, "chain" if whole and not is_of_team(owner) else "version")
+            await self._replicas.mark(
+                owner, meant, "chain" if whole and not SharedOwners.is_of_team(owner) else "version"
+            )
 
     async def back(self, root: Root, ids: Collection[str]) -> None:
         """Mark memories of a root as restored, for each owner that shared them."""
@@ -160,11 +161,6 @@ class ServerClock:
         return self._offset_s or 0.0
 
     @property
-    def offset(self) -> timedelta:
-        """Return the offset as a time span."""
-        return timedelta(seconds=self.offset_s)
-
-    @property
     def offset_us(self) -> int:
         """Return the offset in microseconds."""
         return round(self.offset_s * 1e6)
@@ -205,7 +201,9 @@ class Replicas:
     def owners_of(self, root: Root) -> Iterator[Owner]:
         """Yield the owners under which memories of a root have met a server, now or in an earlier run."""
         for scope, owner in tuple(self._known):
-            is_named = root.scope is not Scope.AGENT or agent_of(owner) == os.path.basename(root.top)
+            is_named = root.scope is not Scope.AGENT or SharedOwners.agent_of(owner) == os.path.basename(
+                root.top
+            )
             if scope == root.scope and is_named:
                 yield scope, owner
 

@@ -76,7 +76,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Report the state of every part, all roots and the caller's workspace: if memory works, or why not."""
-    daemon, about = context.daemon, context.daemon.about
+    daemon, about, sharing = context.daemon, context.daemon.about, context.daemon.sharing
     state, indexer, refused, settings = (
         daemon.state,
         daemon.indexer,
@@ -91,7 +91,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         + state.warnings
         + daemon.sessions.buffer.warnings
         + await state.unexpected_files()
-        + tuple(filter(None, [recall.unshared_warning(daemon)]))
+        + tuple(filter(None, [sharing.warning]))
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
@@ -136,7 +136,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         engine=embedder.engine if embedder is not None else "",
         agents=hook.agent_reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
-        shared=recall.shared_report(daemon),
+        shared=sharing.report(),
         here=here,
     )
 
@@ -158,11 +158,12 @@ def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: 
     if daemon.disabled:
         return "disabled"
     broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
-    identity, about, refused, watcher = (
+    identity, about, refused, watcher, sharing = (
         daemon.indexer.identity,
         daemon.about,
         daemon.disk_refusals,
         daemon.watcher,
+        daemon.sharing,
     )
     broken = broken or bool(about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
@@ -170,7 +171,7 @@ def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: 
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
     # A model in use fails, or is skipped because it is too slow.
     broken = broken or any(each.report().state in {"failing", "slow"} for each in daemon.healths)
-    broken = broken or recall.is_shared_failing(daemon.shared)
+    broken = broken or sharing.is_failing
     return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 
 

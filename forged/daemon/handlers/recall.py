@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
-from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.request_context import Context, Daemon
@@ -23,10 +21,8 @@ from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
 from forged.daemon.handlers.wire_types import fitting, found_record
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
-from forged.memories import document_store
 from forged.memory import Scope
 from forged.sessions import budget_of, clean_query, render
-from forged.state import DOCUMENTS, Owner
 from forged.stores import (
     FIRST_BUILD,
     Limits,
@@ -40,19 +36,15 @@ from forged.stores import (
 )
 from forged_client import protocol as wire
 
-if TYPE_CHECKING:
-    from forged.postgres import RootSync, SharedServer
-
 _UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
 # Limit of each scope, in the order of equal results.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
-_REASONS_SHOWN = 10
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
     """Search the requested scopes; return one list of memories and its text; count their use."""
-    query, daemon = clean_query(request.query), context.daemon
+    query, daemon, sharing = clean_query(request.query), context.daemon, context.daemon.sharing
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
@@ -61,7 +53,9 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     scopes, deadline = _scopes_to_search(request, place), deadline_of(context, request.timeout_s, place)
     here = [scope for scope in scopes if await _may_answer(daemon, request, scope)]
     stores = await daemon.resolver.stores(place, here, agent=request.agent_id, session_id=request.session_id)
-    server = _server_stores(daemon, place, request, scopes, deadline)
+    named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
+    wanted = request.filters, daemon.config.scopes.min_importance
+    server = sharing.stores(scopes, named, wanted, deadline=deadline, tops=place.tops)
     found, embedding_ms = await daemon.retriever.recall(
         query,
         (*stores, *server),
@@ -145,27 +139,6 @@ def is_this_user(config: Config, user_id: str) -> bool:
     return user_id in {"", config.shared.owner_id}
 
 
-def _server_stores(
-    daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
-) -> tuple[Store, ...]:
-    """Return the stores of the team's server for these scopes and named owners; none without a server."""
-    if daemon.shared is None:
-        return ()
-    agent = daemon.owners.of_agent(request.agent_id) if request.agent_id else ""
-    named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: agent}
-    wanted = request.filters, daemon.config.scopes.min_importance
-
-    def hidden(owner: Owner) -> frozenset[str]:
-        """Return the ids that this machine has removed or lacks, of memories or documents."""
-        if owner == DOCUMENTS:
-            return document_store.hidden_documents(daemon.memories)
-        return daemon.machines.hidden(owner) if daemon.machines is not None else frozenset()
-
-    return postgres.stores_of(
-        daemon.shared, scopes, named, wanted, hidden=hidden, deadline=deadline, tops=place.tops
-    )
-
-
 def _attribute_filter(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
     """Return a filter of memories by importance and metadata for a recall; it is called for many."""
     least, filters = daemon.config.scopes.min_importance, request.filters
@@ -232,52 +205,3 @@ def _count_files_in(root: Root) -> int:
         except OSError:
             continue
     return names
-
-
-def shared_report(daemon: Daemon) -> wire.SharedReport | None:
-    """Report the shared server and the synchronization of machines, if configured."""
-    shared, machines = daemon.shared, daemon.machines
-    if shared is None:
-        return None
-    absent = document_store.absent_documents(daemon.memories) if Scope.ORG in shared.scopes else ()
-    return msgspec.structs.replace(
-        shared.condition(),
-        absent_documents=len(absent),
-        sync=tuple(_sync_reports(machines)) if machines is not None else (),
-        sync_problem=machines.problem if machines is not None else "",
-    )
-
-
-def unshared_warning(daemon: Daemon) -> str:
-    """Return a warning if memories here have met a team's server and this run knows none, else ""."""
-    if daemon.shared is not None or daemon.config.shared.url or not daemon.state.replicas.has_met:
-        return ""
-    return (
-        "memories here are shared with a team's server, and this daemon knows of none:"
-        " set shared.url, or start it with PGVECTOR_URL; removals wait until then"
-    )
-
-
-def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
-    """Yield the progress of machines' synchronization for each scope and owner."""
-    for (scope, owner), progress in machines.progress.items():
-        reasons = sorted(progress.kept_here.items())
-        yield wire.SyncReport(
-            scope=scope,
-            owner=owner,
-            behind=progress.behind,
-            kept_here=len(reasons),
-            reasons=dict(reasons[:_REASONS_SHOWN]),
-            refused=progress.refused,
-            absent=progress.absent,
-            in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
-            problem=progress.problem,
-        )
-
-
-def is_shared_failing(shared: SharedServer | None) -> bool:
-    """Return True if the shared server is configured and fails or refuses memories."""
-    condition = shared.condition() if shared is not None else None
-    return condition is not None and bool(
-        condition.state == "failing" or condition.problem or condition.refused
-    )

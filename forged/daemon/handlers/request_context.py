@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -26,20 +26,17 @@ from forged.fair_queue import Activity
 from forged.files import AGENT_ID, Watcher, atomic
 from forged.map import VectorMap
 from forged.maps import Indexer
-from forged.memories import PATIENCE_S, MemoryParts
+from forged.memories import PATIENCE_S, MemoryParts, Sharing
 from forged.memory import OF_PERSON, Memory, Origin, Scope
 from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
-from forged.state import Receipt, SharedOwners, State
+from forged.state import Receipt, State
 from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace, facts_in_session
 from forged.trust import TrustRegistry
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
-
-if TYPE_CHECKING:
-    from forged.postgres import RootSync, SharedServer
 
 _ADDED_S = 1.0
 
@@ -90,9 +87,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]  # starts over if the configuration has changed
-    shared: SharedServer | None = None
-    machines: RootSync | None = None
-    owners: SharedOwners = SharedOwners()
+    sharing: Sharing
 
 
 R = TypeVar("R", bound=Reply)

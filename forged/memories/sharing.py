@@ -1,0 +1,116 @@
+"""The team's server as one daemon shares it: stores of a recall, hidden rows, and reports for status.
+
+Whatever the server holds, no answer here has what this machine has forgotten, removed or lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forged import postgres
+from forged.memories import document_store
+from forged.memories.parts import MemoryParts
+from forged.memory import Scope
+from forged.state import DOCUMENTS, Owner, SharedOwners
+from forged.stores import Store
+from forged_client import protocol as wire
+
+if TYPE_CHECKING:
+    from forged.postgres import RootSync, SharedServer
+
+_REASONS_SHOWN = 10
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of a daemon for its team's server; without a server only `owners` and `memories`."""
+
+    memories: MemoryParts
+    owners: SharedOwners = SharedOwners()
+    machines: RootSync | None = None
+
+    @property
+    def server(self) -> SharedServer | None:
+        """The team's server, None without one."""
+        return self.memories.shared
+
+    def stores(
+        self,
+        scopes: Iterable[Scope],
+        named: Mapping[Scope, str],
+        wanted: tuple[Mapping[str, Any], float],
+        *,
+        deadline: float,
+        tops: tuple[str, ...],
+    ) -> tuple[Store, ...]:
+        """Return stores of the server for scopes and named sessions, users and agents; none without a server.
+
+        `wanted` are filters and minimum importance, `tops` the roots of the caller.
+        """
+        if self.server is None:
+            return ()
+        agent = named.get(Scope.AGENT, "")
+        named = {**named, Scope.AGENT: self.owners.of_agent(agent) if agent else ""}
+        return postgres.stores_of(
+            self.server, scopes, named, wanted, hidden=self._hidden, deadline=deadline, tops=tops
+        )
+
+    def _hidden(self, owner: Owner) -> frozenset[str]:
+        """Return the ids of memories or documents that this machine has removed or lacks."""
+        if owner == DOCUMENTS:
+            return document_store.hidden_documents(self.memories)
+        return self.machines.hidden(owner) if self.machines is not None else frozenset()
+
+    # --- in status --------------------------------------------------------------------------------------
+
+    @property
+    def is_failing(self) -> bool:
+        """Return True if a server is configured and fails or refuses memories."""
+        condition = self.server.condition() if self.server is not None else None
+        return condition is not None and bool(
+            condition.state == "failing" or condition.problem or condition.refused
+        )
+
+    @property
+    def warning(self) -> str:
+        """Return a warning if memories here have met a server and this run has none, else ""."""
+        is_named = self.memories.config.shared.url
+        if self.server is not None or is_named or not self.memories.state.replicas.has_met:
+            return ""
+        return (
+            "memories here are shared with a team's server, and this daemon knows of none:"
+            " set shared.url, or start it with PGVECTOR_URL; removals wait until then"
+        )
+
+    def report(self) -> wire.SharedReport | None:
+        """Report the server and the synchronization of machines, None without a server."""
+        if self.server is None:
+            return None
+        is_with_documents = self.memories.documents_server is not None
+        absent = document_store.absent_documents(self.memories) if is_with_documents else ()
+        return msgspec.structs.replace(
+            self.server.condition(),
+            absent_documents=len(absent),
+            sync=tuple(_sync_reports(self.machines)) if self.machines is not None else (),
+            sync_problem=self.machines.problem if self.machines is not None else "",
+        )
+
+
+def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
+    """Yield the progress of machines' synchronization for each scope and owner."""
+    for (scope, owner), progress in machines.progress.items():
+        reasons = sorted(progress.kept_here.items())
+        yield wire.SyncReport(
+            scope=scope,
+            owner=owner,
+            behind=progress.behind,
+            kept_here=len(reasons),
+            reasons=dict(reasons[:_REASONS_SHOWN]),
+            refused=progress.refused,
+            absent=progress.absent,
+            in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
+            problem=progress.problem,
+        )
