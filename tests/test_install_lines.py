@@ -54,7 +54,7 @@ def test_the_test_above_sees_such_a_sentence(line):
     assert any(OURS.fullmatch(word) for word in _installed_names(line))
 
 
-@pytest.mark.parametrize("extra", ["local", "fastembed", "postgres"])
+@pytest.mark.parametrize("extra", ["local", "fastembed", "postgres", "documents"])
 def test_the_command_names_this_interpreter_and_the_packages_of_others(extra):
     python, *rest = shlex.split(install_command(extra, "more"))
     assert (python, rest[:3], rest[-1]) == (sys.executable, ["-m", "pip", "install"], "more")

@@ -80,6 +80,10 @@ HOMES = {
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},
     "psycopg": {"forged.postgres"},
+    "pypdf": {"forged.documents.converter"},
+    "mammoth": {"forged.documents.converter"},
+    "markdownify": {"forged.documents.converter"},
+    "bs4": {"forged.documents.converter"},
     "pgvector": {"forged.postgres"},
     "argparse": {"forged.__main__"},
     "forged_client": {
@@ -103,6 +107,8 @@ HOMES = {
             "forged.daemon",
             "forged.memories.documents",  # takes and returns the contract's values of documents
             "forged.memories.document_store",
+            "forged.memories.sharing",
+            "forged.memories.pruning",
             "forged.memories.imports",  # and of imports
             "forged.cli",
             "forged.integrations",
@@ -133,6 +139,7 @@ MAY_CATCH_ALL = {
     "forged.maps.builds": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
     "forged.writing.writer": "hands what went wrong on to everybody who waits for it",
+    "forged.documents.converter": "edge of the process: a package may raise anything at a foreign file",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.supervisor": "a question of a worker is answered with nothing: no fault ends the daemon",

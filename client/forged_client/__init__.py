@@ -63,6 +63,7 @@ __all__ = [
     "FrameTooLarge",
     "GateReport",
     "Ingested",
+    "LocalFile",
     "MalformedFrame",
     "Memories",
     "MemoryRecord",

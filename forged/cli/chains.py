@@ -23,6 +23,7 @@ from forged.cli.terminal import escape_line, listed, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 
+_PATIENCE_S = 600.0
 _TARGETS = click.Choice((str(wire.Scope.REPO), str(wire.Scope.USER), str(wire.Scope.AGENT)))
 
 
@@ -92,7 +93,9 @@ def restore_command(call: Invocation, **fields: Any) -> None:
     `forgectl undo` removes what was captured last.
     """
     request = wire.Restore(workspace=call.workspace, **fields)
-    back = ask(call, request, check_read if not request.memory_id else _check_restored)
+    with open_client(call) as client:  # many documents take minutes
+        back = client.ask(request, timeout_s=max(call.timeout_s, _PATIENCE_S if request.memory_id else 0.0))
+    (_check_restored if request.memory_id else check_read)(back)
     show(
         call,
         back,
@@ -164,7 +167,9 @@ def _restore_receipt(back: wire.Restored, width: int) -> Iterator[str]:
     """Yield ids of memories restored from the trash, and a table of their current versions."""
     if back.status == "empty":
         return
-    yield f"restored: {listed(memory.id for memory in back.memories)}"
-    yield from memory_table((memory for memory in back.memories if memory.is_head), width)
+    documents = dict.fromkeys(memory.source for memory in back.memories if memory.document_id)
+    others = [memory for memory in back.memories if not memory.document_id]
+    yield f"restored: {listed([*documents, *(memory.id for memory in others)])}"
+    yield from memory_table((memory for memory in others if memory.is_head), width)
     if back.reason:
         yield f"note: {escape_line(back.reason)}"

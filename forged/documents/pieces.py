@@ -18,6 +18,7 @@ import msgspec
 
 from forged.memory import Category, Memory, Origin, Piece, Scope, Trigger
 from forged.text.tokens import BYTES_PER_TOKEN
+from forged_client.private_spans import without_private
 
 MOST_BACK = 50
 """So many tokens a piece may be shorter to end well; of small pieces no more than a quarter."""
@@ -209,9 +210,19 @@ def document_id(source: str, text: str, size: int, overlap: int) -> str:
     return f"doc_{hashlib.sha256(said).hexdigest()[:_HASH_DIGITS]}"
 
 
+def text_digest(text: str) -> str:
+    """Return the digest of a document's text without private spans, by which a renamed file is known."""
+    return hashlib.sha256(without_private(text).encode("utf-8", "replace")).hexdigest()[:_HASH_DIGITS]
+
+
 def piece_id(document: str, index: int) -> str:
     """Return the memory id of a document's piece, made of the document's id and the piece's index."""
     return f"mem_{document.removeprefix('doc_')}_{index:05d}"
+
+
+def document_of(piece: str) -> str:
+    """Return the id of the document that a piece belongs to, by the piece's memory id."""
+    return f"doc_{piece.removeprefix('mem_').rpartition('_')[0]}"
 
 
 def pieces(

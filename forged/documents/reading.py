@@ -1,10 +1,10 @@
 """Read documents from files that a person names, or below a folder that they name.
 
-Markdown and plain text are recognised by suffix; a named file may have any name. Files are treated as
-foreign: no link is followed except a named one, only regular files are opened, each of at most 900 KiB, and a
-walk is limited in entries and depth. Hidden files and folders are skipped. First all files are found by
-name, then each is `read`. An unreadable one is an `UnreadFile` with the reason. Raises WorkspaceError for a
-missing path.
+A walk finds markdown, plain text, PDF, HTML and Word files by suffix; a named file may have any name. Files
+are treated as foreign: no link is followed except a named one, only regular files are opened, a text has at
+most 900 KiB, and a walk is limited in entries and depth. Hidden files and folders are skipped. First all
+files are found by name, then each is `read`. An unreadable one is an `UnreadFile` with the reason. Raises
+WorkspaceError for a missing path.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import msgspec
 
+from forged.documents import formats
 from forged.errors import WorkspaceError
 
 MOST_BYTES = 900 << 10
@@ -27,10 +29,11 @@ _MOST_ENTRIES = 100_000
 _MOST_DEPTH = 16
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_FOUND = TEXT | formats.SUFFIXES
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """Text of a document, the name of its source, and `is_markdown` by the file's extension."""
+    """Text of a document, the name of its source, and `is_markdown` by its format or the file's extension."""
 
     source: str
     text: str
@@ -38,10 +41,14 @@ class DocumentText(msgspec.Struct, frozen=True):
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """File or folder that is not read as a document, by source name, with the reason."""
+    """File or folder that is not read as a document, by source name, with the reason.
+
+    `lacks` is the extra of forged that would read it, or "".
+    """
 
     source: str
     why: str
+    lacks: str = ""
 
 
 class DocumentFile(msgspec.Struct, frozen=True):
@@ -68,15 +75,14 @@ def find_files(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFil
 def read(file: DocumentFile) -> DocumentText | UnreadFile:
     """Return the text of a document's file, or the reason why it is not read."""
     try:
-        data = _read_bytes(file)
+        text, is_markdown = _read_text(file)
     except OSError as error:
         if not file.is_named and os.path.islink(file.path):
             return UnreadFile(file.source, "a symbolic link; ingest the file that it points to")
         return UnreadFile(file.source, f"cannot be read: {error.strerror}")
-    text = data if isinstance(data, UnreadFile) else _decoded_text(file.source, data)
-    if isinstance(text, UnreadFile):
-        return text
-    return DocumentText(file.source, text, os.path.splitext(file.path)[1].lower() in MARKDOWN)
+    if isinstance(text, formats.Refusal):
+        return UnreadFile(file.source, text.why, text.lacks)
+    return DocumentText(file.source, text, is_markdown)
 
 
 class _DocumentWalk:
@@ -103,7 +109,7 @@ class _DocumentWalk:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _PASSED_BY:
                     yield from self.below(entry.path, f"{where}/", depth + 1)
-            elif os.path.splitext(entry.name)[1].lower() in TEXT:
+            elif os.path.splitext(entry.name)[1].lower() in _FOUND:
                 yield DocumentFile(self._source_name(where), entry.path)
         if self._room <= 0 and not below:
             yield UnreadFile(
@@ -131,25 +137,29 @@ def _is_visible_name(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _read_bytes(file: DocumentFile) -> bytes | UnreadFile:
-    """Return the bytes of a regular file within the size limit, or why it is not read. Raises OSError."""
+def _read_text(file: DocumentFile) -> tuple[str | formats.Refusal, bool]:
+    """Return the text of a regular file, or why it has none, and if it is markdown. Raises OSError."""
     descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
     with open(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return UnreadFile(file.source, "not a regular file")
-        data = opened.read(MOST_BYTES + 1)
+            return formats.Refusal("not a regular file"), False
+        kind = formats.recognise(file.path, opened)
+        if isinstance(kind, formats.Format):
+            return formats.text_of(opened, kind, MOST_BYTES), True
+        text = _plain_text(opened) if kind is None else kind
+    return text, os.path.splitext(file.path)[1].lower() in MARKDOWN
+
+
+def _plain_text(opened: BinaryIO) -> str | formats.Refusal:
+    """Return the text of a file in UTF-8, or why it is no document: too large, no text, or empty."""
+    data = opened.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        return UnreadFile(file.source, f"larger than {MOST_BYTES >> 10} KiB; split it")
-    return data
-
-
-def _decoded_text(source: str, data: bytes) -> str | UnreadFile:
-    """Return the text of UTF-8 bytes, or the reason why they are no document: no text, or empty."""
+        return formats.Refusal(f"larger than {MOST_BYTES >> 10} KiB; split it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         is_wide = data.startswith(_UTF_16)
-        return UnreadFile(source, f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
+        return formats.Refusal(f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
     if "\0" in text:
-        return UnreadFile(source, "not a text: it contains NUL characters")
-    return text if text.strip() else UnreadFile(source, "it is empty")
+        return formats.Refusal("not a text: it contains NUL characters")
+    return text if text.strip() else formats.Refusal("it is empty")

@@ -24,12 +24,14 @@ from forged.errors import ForgedError, MemoryNotFound, SharedError, StoreError
 from forged.files import org_root
 from forged.map import VectorMap
 from forged.maps import RootIndex
+from forged.memories.document_removal import remove_from_server, remove_pieces
 from forged.memories.ids import scan_root
 from forged.memories.parts import MemoryParts
-from forged.memories.removal import remove_pieces
 from forged.memory import Memory, Scope, one_form, time_ns
+from forged.models import Vectors
 from forged.state import DOCUMENTS
 from forged.stores import Workplace
+from forged.writing import TrashEntry
 from forged_client.protocol import DocumentRecord
 
 if TYPE_CHECKING:
@@ -67,11 +69,11 @@ async def list_documents(
     """Return all documents of disk and server, why the server was not asked, and the root."""
     index = await org_index(memories, place)
     server, problem = await _server_documents_named(memories)
-    found = await _documents_there(memories, index)
+    found = await documents_there(memories, index)
     return _records(memories, index, found, server), problem, index
 
 
-async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str, list[Memory]]:
+async def documents_there(memories: MemoryParts, index: RootIndex) -> dict[str, list[Memory]]:
     """Return the pieces of each document on disk, by document id."""
     found: dict[str, list[Memory]] = {}
     for some in (await pieces_there(memories, index)).values():
@@ -125,41 +127,40 @@ def _records(
 
 
 class FoundDocuments(msgspec.Struct, frozen=True):
-    """Documents that a source or id names: in files (`ids` of pieces) and on the server."""
+    """Documents of some sources or ids: in files (`ids` of pieces), on the server, and pruned ones."""
 
     index: RootIndex
     ids: tuple[str, ...]
     records: tuple[DocumentRecord, ...]
     server: Sequence[ServerDocument]
     problem: str
+    pruned: Sequence[TrashEntry] = ()
 
     def not_found_error(self, name: str) -> MemoryNotFound:
         return MemoryNotFound("; ".join(filter(None, (f"no document {name[:80]!r}", self.problem or _LOOK))))
 
 
-async def find_documents(memories: MemoryParts, place: Workplace, name: str) -> FoundDocuments:
-    """Return the documents in files and on the server that have this source or id."""
+async def find_documents(memories: MemoryParts, place: Workplace, names: Collection[str]) -> FoundDocuments:
+    """Return the documents in files and on the server that have one of these sources or ids."""
     index = await org_index(memories, place)
-    there = await _documents_there(memories, index)
-    found = {each: some for each, some in there.items() if _is_named(name, some[0])}
-    server, problem = await _server_documents_named(memories, name)
-    records = _records(memories, index, found, server)
+    wanted = frozenset(map(one_form, names))
+    there = await documents_there(memories, index)
+    found = {each: some for each, some in there.items() if _is_named(wanted, some[0])}
+    server, problem = await _server_documents_named(memories, names)
     ids = tuple(each.id for some in found.values() for each in some)
-    return FoundDocuments(index, ids, tuple(records), server, problem)
+    return FoundDocuments(index, ids, tuple(_records(memories, index, found, server)), server, problem)
 
 
-async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> tuple[bool, int]:
-    """Remove documents from disk and server; return (server's removal waits, generation)."""
-    waits = await _remove_from_server(memories, [each.document_id for each in found.records], found.server)
-    if not found.ids:
-        return waits, found.index.generations.visible
-    return waits, await remove_pieces(memories, found.index, found.ids)
+async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> int:
+    """Remove documents from disk, server and trash for good; return the generation without them."""
+    await remove_from_server(memories, [each.document_id for each in found.records], found.server)
+    await asyncio.to_thread(memories.writer.trash.drop, found.pruned)
+    return await remove_pieces(memories, found.index, found.ids) if found.ids else 0
 
 
-def _is_named(name: str, piece: Memory) -> bool:
-    if piece.piece is None:
-        return False
-    return one_form(name) in {piece.piece.document_id, one_form(piece.piece.source)}
+def _is_named(wanted: frozenset[str], piece: Memory) -> bool:
+    of = piece.piece
+    return of is not None and bool(wanted & {of.document_id, one_form(of.source)})
 
 
 def _server_documents(shared: SharedServer) -> ServerDocuments:
@@ -193,19 +194,21 @@ async def _write_pieces(
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
     others: dict[str, datetime | None] = dict.fromkeys(older)
     held: frozenset[str] = frozenset()
-    since = None
+    since, vectors = None, dict[str, Vectors]()
     try:
         stock = _server_documents(shared)
-        held = await stock.piece_ids(document)
+        if document not in shared.outbox.ids_to_remove:  # else its rows go as soon as that is sent
+            held = await stock.piece_ids(document)
         since = (await stock.gone([document])).get(document)
-        others |= {each.document_id: each.newest for each in await stock.named(first.source)}
+        vectors = await stock.vectors(older)
+        others |= {each.document_id: each.newest for each in await stock.named((first.source, *older))}
     except SharedError as error:
         if not error.is_away and error.reason != "unusable":
             raise
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
     await shared.state.replicas.record_sent(DOCUMENTS, {document: document})
     if lacking:
-        await shared.put([_to_row(shared, each, patch, since) for each in lacking])
+        await shared.put([_to_row(shared, each, patch, since, vectors.get(each.content)) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
     await shared.state.replicas.drop(DOCUMENTS, others.keys() - {document})
@@ -215,7 +218,13 @@ async def _write_pieces(
     return f"{WAITS}: {reason}" if reason else WAITS
 
 
-def _to_row(shared: SharedServer, memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
+def _to_row(
+    shared: SharedServer,
+    memory: Memory,
+    patch: FactsPatch,
+    since: datetime | None,
+    vector: Vectors | None,
+) -> Stored:
     """Return a piece as a server row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
@@ -228,6 +237,7 @@ def _to_row(shared: SharedServer, memory: Memory, patch: FactsPatch, since: date
         owner="",
         id=memory.id,
         content=memory.content,
+        vector=vector,
         facts=patch.apply(Facts(source=memory.piece.source)),
         created_at=created if since is None else max(created, since + _TICK),
         document_id=memory.piece.document_id,
@@ -235,27 +245,20 @@ def _to_row(shared: SharedServer, memory: Memory, patch: FactsPatch, since: date
     )
 
 
-async def _server_documents_named(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
-    """Return documents on the server, all or those of a name, and why it could not be asked."""
+async def _server_documents_named(
+    memories: MemoryParts, names: Collection[str] | None = None
+) -> tuple[list[ServerDocument], str]:
+    """Return documents on the server, all or those of some names, and why it could not be asked."""
     shared = memories.documents_server
     if shared is None:
         return [], ""
     try:
         stock = _server_documents(shared)
-        found = await (stock.named(name) if name else stock.all())
+        found = await (stock.all() if names is None else stock.named(names))
     except SharedError as error:
         return [], f"the shared server was not asked: {error}"
     leaving = shared.outbox.ids_to_remove
     return [each for each in found if each.document_id not in leaving], ""
-
-
-async def _remove_from_server(
-    memories: MemoryParts, documents: Collection[str], known: Sequence[ServerDocument]
-) -> bool:
-    """Remove documents from the server, now or later; return True if that waits. Raises StoreError."""
-    newest = {each.document_id: each.newest for each in known}
-    await memories.remove_from_server("document", documents, newest)
-    return bool(memories.state.outbox.ids_to_remove & set(documents))
 
 
 def hidden_documents(memories: MemoryParts) -> frozenset[str]:
@@ -276,6 +279,14 @@ def _documents_in(home: VectorMap) -> frozenset[str]:
     if found is None:
         found = _IN_MAPS[home] = frozenset(map(document_id_of, home.memories))
     return found
+
+
+async def removal_times(memories: MemoryParts, ids: Sequence[str]) -> dict[str, datetime]:
+    """Return when documents were removed from the server, by id; none if it does not answer."""
+    with contextlib.suppress(SharedError):
+        if (shared := memories.documents_server) is not None:
+            return await _server_documents(shared).gone(ids)
+    return {}
 
 
 async def follow_documents(memories: MemoryParts) -> None:
@@ -310,7 +321,7 @@ async def _remove_stale_files(memories: MemoryParts) -> None:
     await memories.trust.wait_until_open()
     async with memories.ingesting:
         index = memories.indexer.open(root)
-        there = await _documents_there(memories, index)
+        there = await documents_there(memories, index)
         names = [name for document, some in there.items() for name in (document, *(each.id for each in some))]
         gone = await _server_documents(shared).gone(names)
         if dead := tuple(_removed_pieces(there, gone)):

@@ -68,10 +68,8 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
         if server is None:
             at = datetime.fromtimestamp(self.state.server_clock.now(), UTC)
             await self.state.outbox.add(Write.removals(kind, *DOCUMENTS, ids, at))
-        elif kind == "document":
-            for each in ids:
-                await server.remove(*DOCUMENTS, (each,), kind=kind, newest=newest.get(each))
-        else:
-            await server.remove(*DOCUMENTS, tuple(ids), kind=kind)
+        elif ids:
+            late = max((newest[each] for each in ids if each in newest), default=None)
+            await server.remove(*DOCUMENTS, tuple(ids), kind=kind, newest=late)
         if kind == "document":
             await replicas.drop(DOCUMENTS, ids)

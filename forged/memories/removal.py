@@ -1,4 +1,4 @@
-"""Remove memories: forgotten, undone, moved, or pieces of documents; see `absent` for missing files.
+"""Remove memories: forgotten, undone or moved; see also `document_removal` and `absent`.
 
 Each way has one function, which cleans everything: files and trash (the writer), rows (`state.removal`),
 forgotten texts, pending messages (except for undo), memories of sessions, the server, cached turns. Raises
@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
-from forged.attributes import UNKNOWN
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root
 from forged.map import VectorMap, build_chains
@@ -22,15 +21,15 @@ from forged.maps import RootIndex
 from forged.memories.ids import find_on_disk, is_complete_id, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
-from forged.memory import OF_PERSON, Memory, Origin, Scope, Trigger, time_ns
+from forged.memory import OF_PERSON, Memory, Origin, Scope, Trigger, one_form, time_ns
 from forged.state import CutCount, DecidedMemory, MoveTarget, Rewrite, RootIds
 from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
 from forged.writing import RemovalTerms, TrashEntry
 
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
-# Reason of such a removal in the notes of the trash.
-BY_PROMPT = "prompt"
+# Reasons of removals in the notes of the trash: a person's prompt; documents whose files are gone.
+BY_PROMPT, PRUNED = "prompt", "prune"
 # Scopes and origins of memories that a person's prompt may forget.
 _FORGOTTEN_AS_SAID = frozenset({Scope.REPO, Scope.USER})
 _OWN_WORDS = OF_PERSON | {Origin.AGREED}
@@ -67,8 +66,8 @@ async def remove_memories(
         else:
             await state.erase_traces()
 
-    taking = _with_rows(memories, top, ids, taking)
-    gone, generation = await _remove(memories, index, ids, taking, clean, earlier=earlier)
+    taking = with_rows(memories, top, ids, taking)
+    gone, generation = await remove_files(memories, index, ids, taking, clean, earlier=earlier)
     return gone, cut, generation
 
 
@@ -155,33 +154,16 @@ async def remove_moved(
     async def clean(_: Sequence[str], root: RootIds) -> None:
         await memories.state.removal.move_rows(root, ids, became)
 
-    taking = _with_rows(memories, index.root.top, ids, taking)
-    return (await _remove(memories, index, ids, taking, clean))[1]
+    taking = with_rows(memories, index.root.top, ids, taking)
+    return (await remove_files(memories, index, ids, taking, clean))[1]
 
 
-async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[str]) -> int:
-    """Erase pieces of documents with their rows; return the generation without them, not yet built.
-
-    Their texts do not count as forgotten: they may come back at any time.
-    """
-    details = memories.state.attributes
-    is_known = any(details.of(index.root.top, each) != UNKNOWN for each in ids)
-
-    async def clean(_: Sequence[str], root: RootIds) -> None:
-        await memories.state.removal.forget(root, ids)
-        if is_known:
-            await memories.state.erase_traces()
-
-    taking = RemovalTerms(erase=True, why="document")
-    return (await _remove(memories, index, tuple(ids), taking, clean, waits=False))[1]
-
-
-def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
+def with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
     """Return the terms of a removal with the memories' table rows, which the trash keeps."""
     return replace(taking, rows=memories.state.removal.rows_for_trash(top, ids))
 
 
-async def _remove(
+async def remove_files(
     memories: MemoryParts,
     index: RootIndex,
     ids: tuple[str, ...],
@@ -246,14 +228,28 @@ def removed_together(
 ) -> tuple[TrashEntry, ...]:
     """Return the trash entries of a memory and of all removed with it; of several removals the last.
 
-    Raises InvalidRequest for an ambiguous prefix.
+    A document is meant by its id or its source. Raises InvalidRequest for an ambiguous prefix.
     """
     seen = [each for each in held if each.note.top in tops and scope in {"", each.note.scope}]
-    meant = resolve_prefix([each.memory.id for each in seen], wanted)
-    if not meant:
+    meant, source = resolve_prefix(map(trashed_id, seen), wanted), one_form(wanted)
+    first = next(
+        (each for each in seen if meant == trashed_id(each) or source == one_form(trashed_source(each))), None
+    )
+    if first is None:
         return ()
-    first = next(each for each in seen if each.memory.id == meant)
     return (first, *(each for each in held if each.note.batch == first.note.batch and each is not first))
+
+
+def trashed_id(entry: TrashEntry) -> str:
+    """Return the id by which a trash entry is restored: of the memory, or of a pruned document."""
+    piece = entry.memory.piece
+    return entry.memory.id if piece is None or entry.note.why != PRUNED else piece.document_id
+
+
+def trashed_source(entry: TrashEntry) -> str:
+    """Return the source of a pruned document by one of its trash entries, "" for another memory."""
+    piece = entry.memory.piece
+    return "" if piece is None or entry.note.why != PRUNED else piece.source
 
 
 def newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:

@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +21,11 @@ from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
 from forged.map import build_chains
 from forged.maps import RootIndex
+from forged.memories.document_removal import ERASED, remove_pieces
 from forged.memories.ids import check_changeable, check_scope, find_on_disk, place_of_scope
 from forged.memories.parts import PATIENCE_S, MemoryParts
-from forged.memories.removal import remove_memories, remove_moved, remove_pieces, removed_together
+from forged.memories.pruning import restore_documents, resume_prune
+from forged.memories.removal import PRUNED, remove_memories, remove_moved, removed_together
 from forged.memories.write import BY_HAND, fields_of, find_secrets, open_root, require_permission
 from forged.memory import Memory, Scope, Trigger
 from forged.state import Intent, MoveTarget
@@ -162,12 +163,12 @@ class RestorableEntries(msgspec.Struct, frozen=True):
 
     def batches(self, scope: str) -> list[list[TrashEntry]]:
         """Return trash entries of a scope in groups removed together from one root, the last group first."""
-
-        def together(each: TrashEntry) -> tuple[float, str, str]:
-            return -each.note.taken_at, each.note.batch, each.note.top
-
-        groups = (list(group) for _, group in groupby(sorted(self.here, key=together), together))
-        found = [sorted(group, key=lambda each: each.memory.age_key, reverse=True) for group in groups]
+        groups = dict[tuple[str, str], list[TrashEntry]]()
+        for each in sorted(self.here, key=lambda each: -each.note.taken_at):
+            groups.setdefault((each.note.batch, each.note.top), []).append(each)
+        found = [
+            sorted(group, key=lambda each: each.memory.age_key, reverse=True) for group in groups.values()
+        ]
         return [each for each in found if scope in {"", each[0].note.scope}]
 
 
@@ -185,7 +186,8 @@ async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trash
     generation = 0
     for root in place.roots:
         if some := [each for each in meant if each.note.top == root.top]:
-            generation = max(generation, await _restore_root(memories, memories.indexer.open(root), some))
+            back = restore_documents if some[0].note.why == PRUNED else _restore_root
+            generation = max(generation, await back(memories, memories.indexer.open(root), some))
     return generation
 
 
@@ -266,8 +268,10 @@ async def _finish_steps(memories: MemoryParts, intent: Intent) -> None:
     """Carry out the remaining steps of an interrupted removal, restore or move."""
     index = memories.indexer.open(await asyncio.to_thread(root_at, intent.top, memories.resolver.home))
     taking = RemovalTerms(intent.erase, intent.why, intent.batch, became=intent.became)
-    if intent.kind == "remove" and intent.why == "document":
+    if intent.kind == "remove" and intent.why == ERASED:
         await remove_pieces(memories, index, intent.ids)
+    elif intent.kind == "remove" and intent.why == PRUNED:
+        await resume_prune(memories, index, intent.ids, intent.batch)
     elif intent.kind == "remove" and any(
         each.kind == "move" and each.top == intent.top and set(each.ids) >= set(intent.ids)
         for each in memories.state.intents.values()

@@ -9,16 +9,18 @@ may leave: the name of a document is text of this machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
 from forged.postgres.schema import table
 from forged.postgres.shared import PURPOSE, SharedServer
+from forged.postgres.values import Vector
 
 _ASK_S = 3.0
 _MOST = 10_000
@@ -31,9 +33,12 @@ _DOCUMENTS = f"""
 _OF = "GROUP BY document_id ORDER BY 2, 1 LIMIT %(most)s"
 _ALL = f"{_DOCUMENTS} {_OF}"
 _NAMED = f"""{_DOCUMENTS}
-    WHERE document_id IN (SELECT document_id FROM {_ROWS} WHERE source = %(name)s) OR document_id = %(name)s
+    WHERE document_id IN (SELECT document_id FROM {_ROWS} WHERE source = ANY(%(names)s))
+        OR document_id = ANY(%(names)s)
     {_OF}"""
 _PIECES = f"SELECT id FROM {_ROWS} WHERE document_id = %(document)s"
+_VECTORS = f"""SELECT content, embedding FROM {_ROWS}
+    WHERE document_id = ANY(%(ids)s) AND embedding IS NOT NULL"""
 _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = '' AND id = ANY(%(ids)s)"
 
 
@@ -59,13 +64,18 @@ class ServerDocuments:
         """Return all documents on the server, sorted by source, at most 10,000."""
         return [ServerDocument(*found) for found in await self._fetch_rows(_ALL)]
 
-    async def named(self, name: str) -> list[ServerDocument]:
-        """Return the documents with this source, or the one with this id."""
-        return [ServerDocument(*found) for found in await self._fetch_rows(_NAMED, name=name)]
+    async def named(self, names: Collection[str]) -> list[ServerDocument]:
+        """Return the documents that have one of these sources or ids."""
+        return [ServerDocument(*found) for found in await self._fetch_rows(_NAMED, names=list(names))]
 
     async def piece_ids(self, document_id: str) -> frozenset[str]:
         """Return the ids of a document's pieces."""
         return frozenset(found[0] for found in await self._fetch_rows(_PIECES, document=document_id))
+
+    async def vectors(self, ids: Collection[str]) -> dict[str, Vector]:
+        """Return the vectors of the pieces of documents by their texts, for the same texts in another one."""
+        found = await self._fetch_rows(_VECTORS, ids=list(ids)) if ids else []
+        return {content: np.asarray(vector.to_numpy(), np.float32) for content, vector in found}
 
     async def gone(self, ids: Sequence[str]) -> dict[str, datetime]:
         """Return those of these document and piece ids that were removed, with the time of removal."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
+    from forged.state.ingested import IngestedFile
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.outbox import Write, WriteFailure, WriteKind
@@ -56,6 +57,7 @@ __all__ = [
     "Exclude",
     "Excludes",
     "ForgottenTexts",
+    "IngestedFile",
     "InjectedEntry",
     "InjectedSet",
     "InjectionRecord",
@@ -104,6 +106,7 @@ __getattr__ = lazy_exports(
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_digests"),
+    ingested=("IngestedFile",),
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),

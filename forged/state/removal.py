@@ -18,6 +18,7 @@ from forged.attributes import UNKNOWN, Facts
 from forged.state.attributes import Access, Accesses, Attributes
 from forged.state.capture_log import CaptureLog
 from forged.state.database import Change, Database
+from forged.state.ingested import IngestedFile
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.outbox import Outbox
 from forged.state.rows import MemoryRows, Rows, key_of
@@ -30,11 +31,15 @@ _MOST_ROOTS, _MOST_ABSENT = 1 << 14, 1 << 17
 
 
 class TrashedRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Attributes and access count of a memory in the trash, and the `sessions` that found it by search."""
+    """Attributes and access count of a memory in the trash, and the `sessions` that found it by search.
+
+    `file` is the ingested file of a document's piece.
+    """
 
     facts: Facts = UNKNOWN
     access: Access = Access()
     sessions: int = 0
+    file: IngestedFile | None = None
 
 
 class RootIds(msgspec.Struct, frozen=True):
@@ -146,6 +151,13 @@ class Removal:
             self._accesses.restore_change(top, found),
             self._injected_sets.uses.restore_change(top, uses),
             self._absences.erase_change(top, rows),
+        )
+
+    async def copy_counts(self, top: str, ids: Mapping[str, str]) -> None:
+        """Copy the counts of memories to others of the same root, by the old id and the new one."""
+        rows = self.rows_for_trash(top, ids)
+        await self.restore_rows(
+            top, {ids[each]: TrashedRows(UNKNOWN, row.access, row.sessions) for each, row in rows.items()}
         )
 
     async def move_rows(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:

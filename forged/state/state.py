@@ -30,6 +30,7 @@ from forged.state.daily_counts import Agents, EgressCounts, Spending
 from forged.state.database import Database, explained
 from forged.state.events import EventStore
 from forged.state.forgotten import ForgottenTexts
+from forged.state.ingested import IngestedFiles
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
 from forged.state.outbox import Outbox
@@ -93,6 +94,7 @@ class State:
         self.replicas = Replicas(self._database, self.server_clock.now)
         self.removal_marks = OwnRemovalMarks(self.replicas)
         self.excludes = Excludes(self._database)
+        self.ingested = IngestedFiles(self._database)
         self.removal = Removal(
             self._database,
             attributes=self.attributes,

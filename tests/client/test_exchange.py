@@ -79,8 +79,8 @@ def test_replies_belong_to_the_requests_that_are_named_after_them():
         if isinstance(example, protocol.Reply) and not isinstance(example, protocol.Failed)
     ]
 
-    # `get` and `list` are answered alike, and so are `remember` and `edit`.
-    assert len(answers) == len(asked) - 2
+    # `get` and `list` are answered alike, and so are `remember` and `edit`, and removals of documents.
+    assert len(answers) == len(asked) - 3
     for reply in answers:
         assert type(reply) is asked[reply.id].reply_type()
 

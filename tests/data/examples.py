@@ -177,6 +177,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     ),
     p.ListDocuments(id=62, offset=5, limit=5),
     p.RemoveDocument(id=63, name="docs/a.md"),
+    p.RemoveDocuments(id=64, document_ids=("doc_0a",), below="/srv/docs"),
     p.Why(id=6, workspace="/w", session_id="s"),
     p.Remember(id=7, workspace="/w", content="text", scope="user", category="user-facts", related=(_EDGE,)),
     p.Capture(id=8, workspace="/w", session_id="s", kind="compaction", messages=_MESSAGES),

@@ -14,6 +14,7 @@ from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S
+from tests.support.provider import FakeEmbedder
 
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 
@@ -252,3 +253,158 @@ async def test_traces_of_a_removed_document_are_erased_where_it_has_metadata(
         await parts.ask(wire.RemoveDocument(name="docs/a.md"))
 
     assert len(calls) == erased
+
+
+# --- files of a folder -----------------------------------------------------------------------------------
+
+
+def of_file(text: str, name: str, folder: str = "/docs", **fields) -> wire.Document:
+    return wire.Document(source=name, text=text, file=wire.LocalFile(f"{folder}/{name}", "1 /"), **fields)
+
+
+async def recorded(parts: Parts, below: str = "/docs") -> dict[str, str]:
+    """Source and path of the documents whose file is recorded below a folder."""
+    reply = await parts.ask(wire.ListDocuments(below=below))
+    return {each.source: each.file.path for each in reply.documents}
+
+
+async def pruned(parts: Parts, *outcomes: wire.DocumentOutcome, below: str = "/docs", **fields) -> list[str]:
+    ids = tuple(each.document_id for each in outcomes)
+    reply = await parts.ask(wire.RemoveDocuments(document_ids=ids, below=below, **fields))
+    return [each.source for each in reply.documents]
+
+
+async def test_files_are_on_record_by_their_folder_and_no_folder_of_a_like_name(home):
+    async with assembled(home) as parts:
+        await ingested(
+            parts,
+            of_file("An ant.", "a.md"),
+            of_file("A bee.", "sub/b.md"),
+            of_file("A cow.", "c.md", "/docs2"),
+            doc("A dog.", "d.md"),
+        )
+        assert await recorded(parts) == {"a.md": "/docs/a.md", "sub/b.md": "/docs/sub/b.md"}
+        assert await recorded(parts, "/docs/sub") == {"sub/b.md": "/docs/sub/b.md"}
+        assert len(await recorded(parts, "/")) == 3
+    async with assembled(home) as parts:
+        assert len(await recorded(parts, "/")) == 3
+
+
+async def test_a_record_follows_its_document_and_ends_with_it(home):
+    async with assembled(home) as parts:
+        await ingested(parts, of_file("An ant.", "a.md"))
+        await ingested(parts, of_file("An ant.", "a.md", "/new"))
+        assert (await recorded(parts), await recorded(parts, "/new")) == ({}, {"a.md": "/new/a.md"})
+        await ingested(parts, of_file("Another ant.", "a.md", "/new"))
+        assert await recorded(parts, "/new") == {"a.md": "/new/a.md"}
+        await ingested(parts, of_file(f"The key is {SECRET}.", "a.md"))  # refused
+        assert await recorded(parts, "/new") == {"a.md": "/new/a.md"}
+        await ingested(parts, doc("A program's text.", "a.md"))
+        assert await recorded(parts, "/") == {}
+
+
+async def test_a_prune_takes_nothing_from_outside_of_the_folder_and_no_unknown_document(home):
+    async with assembled(home) as parts:
+        mine, other, program = await ingested(
+            parts, of_file("An ant.", "a.md"), of_file("A bee.", "b.md", "/docs2"), doc("A cow.", "c.md")
+        )
+        with pytest.raises(InvalidRequest, match="which folder"):
+            await pruned(parts, mine, below="")
+        for batch in ("a b", "../x", "x" * 65):
+            with pytest.raises(InvalidRequest, match="batch"):
+                await pruned(parts, mine, batch=batch)
+        unknown = wire.DocumentOutcome(source="x", result="new", document_id="doc_0a")
+        assert await pruned(parts, other, program, unknown) == []
+        assert len(await listed(parts)) == 3
+        assert await pruned(parts, mine, other, program) == ["a.md"]
+        assert await pruned(parts, mine) == []
+        assert sorted(each[0] for each in await listed(parts)) == ["b.md", "c.md"]
+
+
+async def test_a_pruned_text_is_not_forgotten_and_may_be_ingested_at_once(home):
+    async with assembled(home) as parts:
+        (outcome,) = await ingested(parts, of_file(units(600), "a.md"))
+        await pruned(parts, outcome)
+        (again,) = await ingested(parts, of_file(units(600), "a.md"))
+
+    assert (again.result, again.forgotten, again.written) == ("new", 0, 2)
+
+
+async def test_several_requests_of_one_batch_come_back_together(home):
+    async with assembled(home) as parts:
+        outcomes = await ingested(parts, *(of_file(f"Note {name}.", f"{name}.md") for name in "abc"))
+        for outcome in outcomes[:2]:
+            await pruned(parts, outcome, batch="b1")
+        await pruned(parts, outcomes[2], batch="b2")
+        groups = (await parts.ask(wire.Restore(workspace=str(home)))).restorable
+        assert [(each.first_line, len(each.ids), each.why) for each in groups] == [
+            ("c.md", 1, "prune"),
+            ("a.md and 1 more", 2, "prune"),
+        ]
+        await parts.ask(wire.Restore(workspace=str(home), memory_id="b.md"))
+
+        assert sorted(each[0] for each in await listed(parts)) == ["a.md", "b.md"]
+        assert set(await recorded(parts)) == {"a.md", "b.md"}
+
+
+@pytest.mark.parametrize(
+    ("moved", "before", "result_"),
+    [
+        (of_file("An ant.", "new.md", moved_from="old.md"), (), "moved"),
+        (of_file("An aunt.", "new.md", moved_from="old.md"), (), "new"),
+        (of_file("An ant.", "new.md", moved_from="other.md"), (), "new"),
+        (doc("An ant.", "new.md"), (), "new"),
+        (wire.Document(source="new.md", text="An ant.", moved_from="old.md"), (), "new"),
+        (of_file("An ant.", "new.md", moved_from="old.md"), (of_file("An ant.", "new.md"),), "exists"),
+        (of_file("An ant.", "new.md", moved_from="old.md"), (of_file("A bee.", "new.md"),), "replaced"),
+        (of_file("An ant.", "old.md", moved_from="old.md"), (), "exists"),
+    ],
+)
+async def test_a_rename_is_one_only_of_a_recorded_file_with_the_same_text(home, moved, before, result_):
+    async with assembled(home) as parts:
+        await ingested(parts, of_file("An ant.", "old.md"), *before, metadata={"team": "core"})
+        (shown,) = await ingested(parts, moved, preview=True)
+        (outcome,) = await ingested(parts, moved)
+        stock = [each[0] for each in await listed(parts)]
+
+    assert (shown.result, outcome.result) == (result_, result_)
+    assert ("old.md" in stock) is (result_ != "moved" or moved.source == "old.md")
+    assert moved.source in stock
+
+
+async def test_a_renamed_file_keeps_attributes_and_counts_and_embeds_nothing(home):
+    embedder = FakeEmbedder()
+    async with assembled(home, embedder) as parts:
+        index, top = parts.indexer.open(org_root(str(home))), str(home / ".forge/org")
+        (old,) = await ingested(parts, of_file(units(1200), "old.md"), agent_id="ada", metadata={"k": 1})
+        await index.until_ended(index.generations.wanted)
+        pieces = [f"mem_{old.document_id[4:]}_{number:05d}" for number in range(3)]
+        parts.state.accesses.hit([(top, pieces[1])])
+        calls = list(embedder.calls)
+        (new,) = await ingested(parts, of_file(units(1200), "new.md", moved_from="old.md"))
+        await index.until_ended(index.generations.wanted)
+
+        facts = [parts.state.facts(top, f"mem_{new.document_id[4:]}_{number:05d}") for number in range(3)]
+        assert [(each.agent_id, each.metadata, each.access_count) for each in facts] == [
+            ("ada", {"k": 1}, 0), ("ada", {"k": 1}, 1), ("ada", {"k": 1}, 0)
+        ]  # fmt: skip
+        assert embedder.calls == calls
+        (again,) = await ingested(parts, of_file(units(1200), "old.md", moved_from="new.md"), agent_id="bob")
+        fact = parts.state.facts(top, pieces[1])
+        assert (again.result, fact.access_count) == ("moved", 1)
+        assert (fact.agent_id, fact.metadata) == ("bob", {"k": 1})
+        assert await recorded(parts) == {"old.md": "/docs/old.md"}
+
+
+async def test_a_record_that_cannot_be_written_costs_no_document(home, monkeypatch, caplog):
+    async with assembled(home) as parts:
+
+        async def full(_):
+            raise StoreError("no space left")
+
+        monkeypatch.setattr(parts.state.ingested, "store", full)
+        assert await result(parts, of_file("An ant.", "a.md")) == ["new"]
+        monkeypatch.undo()
+        assert "files of documents are not recorded" in caplog.text
+        assert await result(parts, of_file("An ant.", "a.md")) == ["exists"]
+        assert await recorded(parts) == {"a.md": "/docs/a.md"}

@@ -478,7 +478,7 @@ async def test_every_verb_of_the_protocol_is_answered(home, repo):
             fields = dict.fromkeys(
                 ("session_id", "query", "content", "memory_id", "to", "harness", "name"), "x"
             )
-            fields["ids"] = ()
+            fields["ids"] = fields["document_ids"] = ()
             fields["documents"] = (wire.Document(source="x.md", text="x"),)
             known = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
             try:

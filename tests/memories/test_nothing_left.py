@@ -70,6 +70,7 @@ OTHERS = {
     "excludes": "roots",
     "absences": "days of what has no file, which end when the memory is seen or goes",
     "places": "roots",
+    "ingested_files": "files of documents; a row goes with its document",
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
@@ -265,16 +266,16 @@ async def test_no_table_knows_the_pieces_of_a_document_that_is_gone(home, repo, 
     said = "Ships sail at noon, and the walrus sleeps."
     async with assembled(home) as parts:
         where = {"workspace": str(repo)}
-        brought = wire.Ingest(
-            **where, documents=(wire.Document(source="a.md", text=said),), metadata={"k": "Acme of a.md"}
-        )
-        await parts.ask(brought)
+        document = wire.Document(source="a.md", text=said, file=wire.LocalFile("/docs/a.md", "8:1 /"))
+        brought = wire.Ingest(**where, documents=(document,), metadata={"k": "Acme of a.md"})
+        (outcome,) = (await parts.ask(brought)).outcomes
         index = parts.indexer.open(org_root(str(home)))
         snapshot, _ = await parts.trust.look(index.root)
         (piece,) = [each.id for each in snapshot.memories]
         await _known(parts, index.root, piece)
         before = await _rows(parts)
         assert {each for each, rows in before.items() if piece in rows} == CLEANED - {"requests"}
+        assert outcome.document_id in before["ingested_files"]
 
         if anew:
             other = (wire.Document(source="a.md", text="Ships sail at dawn."),)
@@ -284,6 +285,7 @@ async def test_no_table_knows_the_pieces_of_a_document_that_is_gone(home, repo, 
 
         after = await _rows(parts)
         assert [each for each, rows in after.items() if piece in rows] == []
+        assert outcome.document_id not in after["ingested_files"]
         assert [name for name, held in _files_of(parts).items() if b"Acme of a.md" in held] == []
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from forged.documents.pieces import document_id
 from forged.errors import Conflict
 from forged.files import MemoryStore, root_at
 from forged.memories.restore import resume
@@ -30,6 +31,11 @@ from tests.data.memories import memory, put
 from tests.faults.amount import times
 from tests.support.clock import run
 
+GONE_FILE = wire.Document(source="gone.md", text="The kettle is gone.", file=wire.LocalFile("/docs/gone.md"))
+PRUNED_FILE = wire.Document(source="pruned.md", text="The teapot is gone.", file=wire.LocalFile("/docs/p.md"))
+OLD_FILE = wire.Document(source="old.md", text="Tea is at four.", file=wire.LocalFile("/docs/old.md"))
+RENAMED = replace(OLD_FILE, source="new.md", file=wire.LocalFile("/docs/new.md"), moved_from="old.md")
+DOCUMENT, PRUNED = (document_id(each.source, each.text, 512, 50) for each in (GONE_FILE, PRUNED_FILE))
 # The root is told with the time at which it was trusted.
 REPORTED = {"generation", "path", "reason", "root"}
 # Of each verb that writes memories, what is asked; `{top}` is the repository.
@@ -55,6 +61,9 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
     "remove a document": lambda top: wire.RemoveDocument(workspace=top, name="a.md"),
+    "prune": lambda top: wire.RemoveDocuments(workspace=top, document_ids=(DOCUMENT,), below="/docs"),
+    "restore a document": lambda top: wire.Restore(workspace=top, memory_id="pruned.md"),
+    "rename a document": lambda top: wire.Ingest(workspace=top, documents=(RENAMED,)),
     "review": lambda top: wire.Review(workspace=top, keep=("mem_w",), drop=("mem_y",)),
 }
 # Of the others that write, why twice is no harm.
@@ -76,7 +85,7 @@ class Killed(BaseException):
 
 
 async def _stage(parts: Parts, home: Path, repo: Path) -> None:
-    """A chain of two, two captured memories of one turn, one in the trash, a document, two proposals."""
+    """A chain of two, two captured memories of a turn, one in the trash, documents, two proposals."""
     old = memory("mem_x1", "goose"), memory("mem_x2", "goose two", supersedes="mem_x1", version=2)
     captured = [
         replace(each, trigger="cadence") for each in (memory("mem_x3", "redis"), memory("mem_x5", "kafka"))
@@ -86,7 +95,9 @@ async def _stage(parts: Parts, home: Path, repo: Path) -> None:
     await parts.loaded(repo)
     await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_x4"))
     document = wire.Document(source="a.md", text="Ships sail at noon.")
-    await parts.ask(wire.Ingest(workspace=str(repo), documents=(document,)))
+    ingested = (document, GONE_FILE, PRUNED_FILE, OLD_FILE)
+    await parts.ask(wire.Ingest(workspace=str(repo), documents=ingested, metadata={"team": "core"}))
+    await parts.ask(wire.RemoveDocuments(workspace=str(repo), document_ids=(PRUNED,), below="/docs"))
     root = root_at(str(repo), str(home))
     for each in ("mem_w", "mem_y"):
         waiting = memory(each, f"It waits, {each}.", created_at=utc_now())

@@ -13,10 +13,11 @@ import pytest
 from forged.config import Config
 from forged.config.values import SharedConfig
 from forged.errors import MemoryNotFound
+from forged.files import org_root
 from forged.maps import EmbeddingQueue
 from forged.memories.document_store import follow_documents
 from forged.memory import Scope
-from forged_client import Document
+from forged_client import Document, LocalFile
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.postgres.rows import running as sharing
@@ -30,6 +31,7 @@ CONFIG = Config(shared=SharedConfig(url="set by the test", user_id="ada"))
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 LONG = " ".join(f"walrus{number:04d}" for number in range(400))
 OTHER = "Otters hold hands."
+VECTORS = "SELECT embedding::text FROM forged.organizational_memories ORDER BY chunk_index"
 ROWS = "SELECT source, chunk_index, content FROM forged.organizational_memories ORDER BY 1, 2"
 
 
@@ -173,3 +175,130 @@ def test_two_daemons_bring_and_remove_documents_while_they_cannot_reach_the_serv
         one.mend()
         eventually(lambda: not there.documents().documents)
         assert not there.documents().reason
+
+
+# --- documents follow their folder -----------------------------------------------------------------------
+
+
+async def from_file(parts: Parts, text: str, name: str, **fields) -> wire.DocumentOutcome:
+    """Ingest a file of the folder /docs."""
+    document = wire.Document(source=name, text=text, file=wire.LocalFile(f"/docs/{name}", "1 /"), **fields)
+    (outcome,) = (await parts.ask(wire.Ingest(documents=(document,)))).outcomes
+    return outcome
+
+
+async def pruned(parts: Parts, *outcomes: wire.DocumentOutcome) -> wire.DocumentRemoved:
+    ids = tuple(each.document_id for each in outcomes)
+    return await parts.ask(wire.RemoveDocuments(document_ids=ids, below="/docs"))
+
+
+async def restored(parts: Parts, place: Path, name: str) -> wire.Restored:
+    return await parts.ask(wire.Restore(workspace=str(place / "one"), memory_id=name))
+
+
+async def test_a_prune_goes_everywhere_and_its_undo_comes_back_everywhere(database, tmp_path):
+    async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
+        first, second = await from_file(one, LONG, "a.md"), await from_file(one, OTHER, "b.md")
+        await from_file(other, OTHER, "b.md")  # of a folder of its own
+        before = database.sql(ROWS)
+
+        gone = await pruned(one, first, second)
+        assert (gone.pieces, gone.waits) == (first.pieces + second.pieces, False)
+        assert database.sql(ROWS) == []
+        await until(lambda: not files(tmp_path, "other"), 5)
+
+        await restored(one, tmp_path, "b.md")
+        assert database.sql(ROWS) == before
+        assert len(files(tmp_path, "one")) == len(before)
+        assert await listed(other) == [("a.md", first.pieces, True, False), ("b.md", 1, True, False)]
+        again = await from_file(other, OTHER, "b.md")
+        await follow_once(one)
+        assert (again.result, again.shared) == ("new", "there")
+        assert len(files(tmp_path, "one")) == len(before)  # newer than the mark of the prune
+        assert (await pruned(one, first)).pieces == first.pieces  # the record of its file is back, too
+
+
+async def follow_once(parts: Parts) -> None:
+    """Remove the files of documents that were removed elsewhere, once."""
+    from forged.memories.document_store import _remove_stale_files
+
+    await _remove_stale_files(parts.memories)
+
+
+async def test_what_a_clock_that_is_behind_prunes_comes_back_as_newer(database, tmp_path):
+    async with machine(database, tmp_path, "one") as one:
+        outcome = await from_file(one, OTHER, "a.md")
+        database.sql("UPDATE forged.organizational_memories SET created_at = now() + interval '1 hour'")
+        await pruned(one, outcome)
+        await restored(one, tmp_path, "a.md")
+        await follow_once(one)
+
+    assert len(database.sql(ROWS)) == len(files(tmp_path, "one")) == 1
+
+
+async def test_a_prune_leaves_alone_what_another_machine_ingested(database, tmp_path):
+    """Another document, and another text of the same source, which has replaced this machine's."""
+    async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
+        mine = await from_file(one, LONG, "a.md")
+        theirs, newer = await from_file(other, OTHER, "b.md"), await from_file(other, "An emu.", "a.md")
+        await until(lambda: not files(tmp_path, "one"), 5)
+
+        gone = await pruned(one, mine, theirs, newer)
+
+        assert (gone.documents, gone.pieces) == ((), 0)
+        assert [each[0] for each in database.sql(ROWS)] == ["a.md", "b.md"]
+        assert (await one.ask(wire.ListDocuments(below="/docs"))).documents == ()
+
+
+async def calls_of(parts: Parts) -> list[list[tuple[str, ...]]]:
+    """The texts that were embedded, for the files here and for the rows there, once all are."""
+    index = parts.indexer.open(org_root(parts.resolver.home))
+    await index.until_ended(index.generations.wanted)
+    queues = parts.indexer.queue, parts.memories.shared.queue
+    return [list(each.identity.embedder.calls) for each in queues]
+
+
+async def test_a_renamed_file_is_one_document_on_the_server_with_its_attributes(database, tmp_path):
+    async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
+        named = wire.Document(source="old.md", text=LONG, file=wire.LocalFile("/docs/old.md", "1 /"))
+        await one.ask(wire.Ingest(documents=(named,), metadata={"team": "core"}, agent_id="claude"))
+        texts, vectors = [each[1:] for each in database.sql(ROWS)], database.sql(VECTORS)
+        embedded = await calls_of(one)
+
+        moved = await from_file(one, LONG, "new.md", moved_from="old.md")
+
+        assert (moved.result, moved.moved_from, moved.shared) == ("moved", "old.md", "there")
+        assert database.sql(ROWS) == [("new.md", *each) for each in texts]
+        assert database.sql(VECTORS) == vectors
+        assert await calls_of(one) == embedded
+        (there,) = (await other.ask(wire.ListDocuments())).documents
+        assert (there.source, there.metadata, there.agent_id) == ("new.md", {"team": "core"}, "claude")
+        assert {each.source for each in await recalled(one, "walrus0001")} == {"new.md"}
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_a_prune_and_its_undo_while_the_server_is_away_reach_it_in_their_order(server, tmp_path, replayed):
+    """Also where the removal still waits when the server is back."""
+    meeting = a_meeting(server, f"forged_pruned_{int(replayed)}")
+    one, other = (Machine(name, tmp_path, meeting, scopes="org") for name in ("one", "other"))
+    with running(one, other), one.client() as here, other.client() as there:
+        eventually(lambda: here.status().shared.listening and there.status().shared.listening)
+        file = LocalFile("/docs/guide.md", "1 /")
+        (outcome,) = here.ingest([Document(source="guide.md", text=OTHER, file=file)]).outcomes
+        one.cut()
+        eventually(lambda: here.documents().reason)
+
+        gone = here.ask(wire.RemoveDocuments(document_ids=(outcome.document_id,), below="/docs"))
+        assert (gone.pieces, gone.waits) == (1, True)
+        assert [each.document_id for each in there.documents().documents] == [outcome.document_id]
+        if replayed:
+            one.mend()
+            eventually(lambda: not there.documents().documents)
+        back = here.restore(str(tmp_path), "guide.md")
+        assert [each.source for each in back.memories] == ["guide.md"]
+        if not replayed:
+            one.mend()
+        eventually(lambda: here.status().shared.waiting == 0 and here.status().shared.state == "ok")
+        eventually(lambda: [each.source for each in there.documents().documents] == ["guide.md"])
+        (shown,) = here.documents().documents
+        assert (shown.here, shown.shared) == (True, True)

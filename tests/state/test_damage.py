@@ -43,6 +43,7 @@ from forged.state import (
 )
 from forged.state.database import FORMAT, connect, put, transaction
 from forged.state.forgotten import digest
+from forged.state.ingested import IngestedFile
 from forged.state.trust import Exclude
 from tests.state.conftest import a_governor, documents, event, names, opened, raw
 from tests.state.stepped import killed_at_every_call
@@ -121,6 +122,7 @@ async def filled(directory: Path) -> None:
         await state.server_clock.set(1234.5)
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
+        await state.ingested.store({"docs/ingested7.md": IngestedFile("doc_7", "digest", "/docs/7", "8:1 /")})
         await state._database.commit(state.absences.absence_change(TOP, ["mem_absent7"], "2026-01-01"))
         look = RootListing(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
         await state.removal.count_absences(look, ["mem_1"])
@@ -175,6 +177,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "server_clock": b"offset",
         "excludes": b"/srv/excluded7",
         "receipts": b"receipt7",
+        "ingested_files": b"docs/ingested7.md",
         "absences": b"mem_absent7",
         "places": b"/srv/placed7",
     }[table]

@@ -9,22 +9,36 @@ import msgspec
 from forged_client.envelope import Reply, Request
 
 
+class LocalFile(msgspec.Struct, frozen=True):
+    """Document's file on the machine that ingests it: real path, and device and mount point as `disk`."""
+
+    path: str
+    disk: str = ""
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Text to be ingested, with its source; a later text from the same source replaces it."""
+    """Text to be ingested, with its source; a later text from the same source replaces it.
+
+    The daemon records which `file` this machine ingested. `moved_from` is the source of the same file before
+    it was renamed: that document goes, and its attributes stay.
+    """
 
     source: str
     text: str
     is_markdown: bool = False
+    file: LocalFile | None = None
+    moved_from: str = ""
 
 
 class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Result of ingesting one document; with `preview`, the result that it would have.
 
     `result` is one of: new; replaced (the source had another text); exists (the same text); completed (the
-    same text with missing pieces); secret (`reason` names its shape); refused (`reason`; if the disk refused,
-    `code` is storage_error). `pieces` counts all pieces and `written` the new ones. `forgotten` counts pieces
-    that are left out because their text was forgotten in the last 7 days. `shared` describes the team's
-    server: there; waits (sent as soon as the server answers); or the reason why it is not there.
+    same text with missing pieces); moved (the text of the source `moved_from`, which is gone); secret
+    (`reason` names its shape); refused (`reason`; if the disk refused, `code` is storage_error). `pieces`
+    counts all pieces and `written` the new ones. `forgotten` counts pieces that are left out because their
+    text was forgotten in the last 7 days. `shared` describes the team's server: there; waits (sent as soon as
+    the server answers); or the reason why it is not there.
     """
 
     source: str
@@ -36,6 +50,7 @@ class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     code: str = ""
     shared: str = ""
+    moved_from: str = ""
 
 
 class Ingested(Reply, frozen=True, tag="ingested"):
@@ -76,7 +91,8 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Record of a stored document, without its text: `pieces` of its `of` pieces exist.
 
-    `shared`: it is on the team's server. `here`: it is in files of this machine.
+    `shared`: it is on the team's server. `here`: it is in files of this machine. In a list with `below`,
+    `file` is the file that this machine ingested, and `digest` that of its text.
     """
 
     document_id: str
@@ -88,6 +104,8 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     shared: bool = False
     here: bool = True
+    file: LocalFile | None = None
+    digest: str = ""
 
 
 class Documents(Reply, frozen=True, tag="documents"):
@@ -103,7 +121,10 @@ class Documents(Reply, frozen=True, tag="documents"):
 
 
 class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
-    """Request a list of `limit` stored documents from `offset` on, ordered by source."""
+    """Request a list of `limit` stored documents from `offset` on, ordered by source.
+
+    With `below`, a real path, only those whose file this machine ingested from there; no server is asked.
+    """
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -111,6 +132,7 @@ class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_doc
     workspace: str = ""
     offset: int = 0
     limit: int = 200
+    below: str = ""
 
 
 class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
@@ -142,3 +164,26 @@ class RemoveDocument(_RemoveDocumentOptions, frozen=True, tag="remove_document")
     needs = ("workspace", "memory")
 
     name: str
+
+
+class _RemoveDocumentsOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
+    """Options of RemoveDocuments. A restore brings back all that requests of one `batch` removed."""
+
+    below: str = ""
+    erase: bool = False
+    batch: str = ""
+    workspace: str = ""
+    key: str = ""
+
+
+class RemoveDocuments(_RemoveDocumentsOptions, frozen=True, tag="remove_documents"):
+    """Request to move documents to the trash, from which they can be restored for 7 days.
+
+    Only those go that this machine ingested from files `below` a real path; the reply leaves others out. With
+    `erase` all go for good, and `below` is not needed. With a `key` it may be sent twice.
+    """
+
+    effect = "write"
+    needs = ("workspace", "memory")
+
+    document_ids: tuple[str, ...]

@@ -445,7 +445,7 @@ class Trashed(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of one memory that were removed together and can be restored until `until`.
 
     `id` is that of the newest, `ids` are all of them, oldest first; times are RFC 3339. `why`: forget, undo,
-    move.
+    move, prune. A prune removes documents: then these are their ids, and `first_line` is a source.
     """
 
     id: str
@@ -477,8 +477,8 @@ class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
 class Restore(_RestoreOptions, frozen=True, tag="restore"):
     """Request to restore all versions removed with `memory_id`, or, without it, to list restorable ones.
 
-    They are in the trash for 7 days. Without an id they are listed. An existing memory gives status `empty`,
-    which is no failure.
+    They are in the trash for 7 days. The id or source of a document restores all documents that were removed
+    with it. An existing memory gives status `empty`, which is no failure.
     """
 
     effect = "write"

@@ -64,6 +64,7 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Ingest: documents.ingest,
     wire.ListDocuments: documents.list_documents,
     wire.RemoveDocument: documents.remove_document,
+    wire.RemoveDocuments: documents.remove_documents,
     wire.Status: health.status,
     wire.Rebuild: health.rebuild,
     wire.Pause: capture.pause,

@@ -24,7 +24,7 @@ from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.wire_types import fitting, token_of
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
-from forged.memories import PATIENCE_S, ids, removal, versions, write
+from forged.memories import PATIENCE_S, ids, pruning, removal, versions, write
 from forged.memories import restore as restoring
 from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, View, Workplace
@@ -343,6 +343,8 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
     await context.wait_until_resumed()
     memories = context.daemon.memories
     place = await ids.place_of_scope(memories, place, request.scope, request.agent_id)
+    if not request.scope:
+        place = await pruning.with_documents(memories, place)
     trash = await restoring.find_restorable(memories, place)
     if not request.memory_id:
         listed = tuple(map(_trashed_record, trash.batches(request.scope)))
@@ -357,9 +359,10 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
         trash.check_here(request.memory_id, request.scope)
         await restoring.check_exists(memories, place, request.memory_id, request.scope)
         return wire.Restored(status="empty", reason="it is there already"), 0
+    meant, replaced_since = await pruning.restorable(memories, place, meant)
     if planned is None:
         named = (wire.Trashed(id=each.note.id, scope=each.note.scope, root=each.note.top) for each in meant)
-        planned = wire.Restored(restorable=tuple(named))
+        planned = wire.Restored(restorable=tuple(named), reason=replaced_since)
         await context.plan(planned)
     generation = await restoring.restore(memories, place, meant)
     return await _restore_reply(context, place, planned, generation)
@@ -375,20 +378,24 @@ async def _restore_reply(
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
     shown = fitting([context.memory_record(*item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)
-    reason = f"restored, but not used yet: {missing}" if missing else ""
-    return wire.Restored(memories=shown, reason=reason), generation
+    notes = (planned.reason, f"restored, but not used yet: {missing}" if missing else "")
+    return wire.Restored(memories=shown, reason="; ".join(filter(None, notes))), generation
 
 
 def _trashed_record(group: Sequence[TrashEntry]) -> wire.Trashed:
-    """Return the versions of one memory in the trash as a wire record, with reason and expiry."""
-    newest = group[0]
+    """Return what is restored together as a wire record: versions of one memory, or pruned documents."""
+    newest, first_line = group[0], group[0].memory.first_line
+    if newest.note.why == removal.PRUNED:
+        newest = min(group, key=removal.trashed_source)
+        others = len({removal.trashed_source(each) for each in group}) - 1
+        first_line = removal.trashed_source(newest) + (f" and {others:,} more" if others else "")
     return wire.Trashed(
-        id=newest.memory.id,
-        ids=tuple(each.memory.id for each in reversed(group)),
+        id=removal.trashed_id(newest),
+        ids=tuple(dict.fromkeys(removal.trashed_id(each) for each in reversed(group))),
         scope=newest.note.scope,
         root=newest.note.top,
         why=newest.note.why,
         taken_at=memory.utc(newest.note.taken_at),
         until=memory.utc(newest.note.until),
-        first_line=newest.memory.first_line,
+        first_line=first_line,
     )

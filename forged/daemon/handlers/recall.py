@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -102,13 +101,10 @@ def _empty_reason(
 
 
 def _recalled_record(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
-    """Return a recalled memory as a wire record with attributes; a piece also names its document."""
+    """Return a recalled memory as a wire record with attributes."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
-    fields: dict[str, Any] = {"session_id": each.memory.session_id}
-    if (piece := each.memory.piece) is not None:
-        fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
-    return msgspec.structs.replace(found_record(each, facts), found=found, **fields)
+    return msgspec.structs.replace(found_record(each, facts), found=found, session_id=each.memory.session_id)
 
 
 # --- where to look -------------------------------------------------------------------------------------

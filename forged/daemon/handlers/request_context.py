@@ -164,7 +164,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 # Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
-_STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed"})
+_STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed", "moved"})
 # Words in the sentence of a refusal: a rejected capture has no error code.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")

@@ -80,7 +80,10 @@ def check_words(given: msgspec.Struct) -> None:
 
 
 def _make_record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRecord:
-    """Return a memory with its attributes and `more` fields as a wire record."""
+    """Return a memory with its attributes and `more` fields as a wire record; a piece names its document."""
+    if (piece := each.piece) is not None:
+        more |= {"document_id": piece.document_id, "chunk_index": piece.index}
+        facts = msgspec.structs.replace(facts, source=piece.source)
     return wire.MemoryRecord(
         **msgspec.structs.asdict(facts),
         id=each.id,

@@ -18,6 +18,7 @@ REQUESTS = {
     wire.Ingest: {"documents": (wire.Document(source="x.md", text="x"),)},
     wire.ListDocuments: {},
     wire.RemoveDocument: {"name": "x.md"},
+    wire.RemoveDocuments: {"document_ids": ("doc_0a",), "below": "/docs"},
     wire.Recall: {"query": "q", "session_id": "s", "agent_id": "a"},
     wire.Why: {},
     wire.Remember: {"content": "text"},
@@ -51,7 +52,8 @@ async def test_only_what_may_leave_its_workspace_out_is_asked_without_one(home):
                 await parts.ask(kind(**{"workspace": ""} | fields))
                 answered.add(kind)
 
-    assert answered == {wire.Recall, wire.Ingest, wire.ListDocuments, wire.RemoveDocument}
+    removals = {wire.RemoveDocument, wire.RemoveDocuments}
+    assert answered == {wire.Recall, wire.Ingest, wire.ListDocuments} | removals
 
 
 # What each field of a request takes that the contract lists words for.
