@@ -19,11 +19,18 @@ _REFUSALS = (
     ("password authentication failed", "the password is wrong: set shared.password or PGVECTOR_PASSWORD"),
     ("no password supplied", "it needs a password: set shared.password or PGVECTOR_PASSWORD"),
     ("does not support SSL", "it has no TLS: turn it on there, or add sslmode=disable to shared.url"),
+    (
+        "does not match host name",
+        "its certificate is of another host: use the host's name in it, or sslmode=verify-ca",
+    ),
+    ("invalid sslmode value", "sslmode in shared.url is none of disable, require, verify-ca, verify-full"),
+    ("invalid connection option", "shared.url has an option that libpq does not know"),
     ("certificate verify failed", "its certificate is not signed by sslrootcert of shared.url"),
     ("root certificate file", "the file of sslrootcert in shared.url is missing"),
     ("no pg_hba.conf entry", "its pg_hba.conf does not allow this role from this machine"),
-    ("too many connections", "it has no connection left: raise its max_connections"),
 )
+# Messages of a server that has as many connections as it allows; the error of a new connection has no code.
+_FULL = ("too many connections", "too many clients", "remaining connection slots are reserved")
 # Messages of a server that starts or stops; after a kill there are several.
 _PASSING = (
     *("starting up", "shutting down", "in recovery mode", "not yet accepting connections"),
@@ -78,7 +85,7 @@ def _error_with_code(error: psycopg.Error) -> SharedError:
     if state in _AWAY or state.startswith("08"):
         return SharedError("the shared PostgreSQL has ended the connection", reason="unreachable")
     if state == "53300":
-        return SharedError(f"the shared PostgreSQL refuses: {_REFUSALS[-1][1]}", reason="refused")
+        return _full_error()
     if state.startswith("28") or state == "3D000":
         return _access_error(message)
     if state == "42501":
@@ -101,6 +108,8 @@ def _error_with_code(error: psycopg.Error) -> SharedError:
 def _error_without_code(error: psycopg.Error) -> SharedError:
     """Return the SharedError for an error without a SQLSTATE code, by its message."""
     message = str(error)
+    if any(words in message for words in _FULL):
+        return _full_error()
     if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in message:
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
     if "FATAL:" in message or any(words in message for words, _ in _REFUSALS):
@@ -109,6 +118,14 @@ def _error_without_code(error: psycopg.Error) -> SharedError:
         "the shared PostgreSQL cannot be reached: check that it runs,"
         " and that shared.url has its host and port",
         reason="unreachable",
+    )
+
+
+def _full_error() -> SharedError:
+    """Return the SharedError for a server without a free connection, which a request may wait for."""
+    return SharedError(
+        "the shared PostgreSQL has no connection left: raise its max_connections, or the role's limit",
+        reason="busy",
     )
 
 

@@ -19,6 +19,8 @@ from forged.postgres.schema import suffix
 from forged.postgres.values import Settings
 
 _TABLE = re.compile(r"CREATE TABLE forged\.(\w+)")
+_COLUMNS_OF_TABLE = re.compile(r"CREATE TABLE forged\.(\w+) \(\n(.*?)\n\)", re.DOTALL)
+_COLUMN = re.compile(r"^    ([a-z_]+) ", re.MULTILINE)
 _INDEX = re.compile(r"CREATE INDEX (\w+) ON forged\.")
 _SECURED = re.compile(r"ALTER TABLE forged\.(\w+) ENABLE ROW LEVEL SECURITY")
 _POLICY = re.compile(r"CREATE POLICY (\w+) ON forged\.(\w+)")
@@ -80,6 +82,8 @@ async def _schema_findings(connection: Connection, settings: Settings) -> AsyncI
     text = "\n".join(migration_texts(settings.models))
     tables = await _fetch_column(connection, _TABLES)
     yield _names_finding("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
+    columns = await _fetch_column(connection, _COLUMNS)
+    yield _names_finding("columns", _columns_of(text), columns, "is missing", _ANEW)
     indexes = await _fetch_column(connection, _INDEXES)
     yield _names_finding("indexes", _INDEX.findall(text), indexes, "is missing", _ANEW)
     broken = await _fetch_column(connection, _INVALID)
@@ -101,6 +105,12 @@ async def _schema_findings(connection: Connection, settings: Settings) -> AsyncI
     wanted = [f"{name} {table}" for name, table in _POLICY.findall(text)]
     yield _names_finding("policies", wanted, policies, "is missing", _ANEW)
     yield await _dimension_finding(connection, dict(_EMBEDDING.findall(text)))
+
+
+def _columns_of(text: str) -> list[str]:
+    """Return the columns of all tables that these migrations make, each after the name of its table."""
+    tables = ((found[1], found[2]) for found in _COLUMNS_OF_TABLE.finditer(text))
+    return [f"{table}.{column}" for table, lines in tables for column in _COLUMN.findall(lines)]
 
 
 async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> Finding:
@@ -225,6 +235,11 @@ def _tls_finding(given: dict[str, Any], *, encrypted: bool) -> Finding:
 
 
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p')"
+_COLUMNS = (
+    "SELECT relname || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+    " WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND attnum > 0"
+    " AND NOT attisdropped"
+)
 _INDEXES = (
     "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('i', 'I')"
 )

@@ -92,6 +92,7 @@ async def migrate(
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             await _ensure_extension(connection)
+            await connection.execute(_SEARCH_PATH)
             await connection.execute(_LEDGER.encode())
             lacking = await missing_steps(connection, models, files)
             for step in lacking:
@@ -230,6 +231,10 @@ async def _validate_constraints(connection: Connection) -> None:
             logger.warning("odd rows table=%s constraint=%s", table, name)
 
 
+# The extension may be in any schema.
+_SEARCH_PATH = """
+    SELECT set_config('search_path', concat_ws(', ', 'pg_catalog', quote_ident(nspname)), true)
+    FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE extname = 'vector'"""
 _NOT_VALIDATED = """
     SELECT relname, conname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
     WHERE relnamespace = 'forged'::regnamespace AND contype = 'c' AND NOT convalidated AND NOT relispartition

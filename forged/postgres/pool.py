@@ -101,6 +101,7 @@ class ServerHealth:
 CONNECTIONS = 4
 """Maximum number of connections of a daemon."""
 _LEAST_MS = 1
+_FULL_S = 0.05  # pause before a server without a free connection is asked again
 _KNOWN_PIDS = 64
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _EXACT_S = 1.0  # longest answer from which the offset of the clocks is taken
@@ -215,7 +216,19 @@ class Pool:
                 raise
             else:
                 return connection
-        return await self._open_new(deadline)
+        return await self._open_or_wait(deadline)
+
+    async def _open_or_wait(self, deadline: float) -> Connection:
+        """Open a connection, or wait until the server has one left or another one is returned here."""
+        while True:
+            try:
+                return await self._open_new(deadline)
+            except SharedError as error:
+                if error.reason != "busy" or time.monotonic() + _FULL_S >= deadline:
+                    raise
+            await asyncio.sleep(_FULL_S)
+            if self._idle:
+                return await self._take_ready(deadline)
 
     async def _open_new(self, deadline: float) -> Connection:
         """Open a connection set up for searches, in time. Raises SharedError for another schema or model."""

@@ -129,7 +129,7 @@ LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3,
 # Time limits of a write before it is queued here: for the server, and for its vectors.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
-_REFUSED_SHOWN, _REASONS_SHOWN, _MOST_ODD = 10, 3, 10
+_REFUSED_SHOWN, _REASONS_SHOWN, _MOST_ODD, _MOST_HITS = 10, 3, 10, 10_000
 PURPOSE = Purpose("shared")
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})  # rows of these scopes have counts of answers
 
@@ -336,7 +336,13 @@ class SharedServer:
 
     def count_used(self, rows: Sequence[Stored]) -> None:
         """Count rows as used in an answer; the server gets the counts within seconds, or never."""
-        self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
+        for row in rows:
+            self.count_access(row.scope, row.owner, row.id)
+
+    def count_access(self, scope: Scope, owner: str, memory_id: str) -> None:
+        """Count a memory as used in an answer, also one that a file here answered."""
+        if scope in _COUNTED & self.scopes and len(self._hits) < _MOST_HITS:
+            self._hits[scope, owner, memory_id] += 1
 
     # --- writes ---------------------------------------------------------------------------------------
 

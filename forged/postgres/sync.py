@@ -84,6 +84,7 @@ class RootSync:
         """Synchronize all shared roots until cancelled: after each change, and every half minute."""
         # A forgotten memory may be in no map that would report it.
         self._state.replicas.marked = self._wanted.set
+        self._state.accesses.on_hit = self._count_access
         ends = (self._shared.listen(self._on_server_change), self._indexer.events.listen(self._on_map_change))
         try:
             await self._state.wait_until_open()
@@ -97,6 +98,12 @@ class RootSync:
         finally:
             for end in ends:
                 end()
+
+    def _count_access(self, top: str, memory_id: str) -> None:
+        """Count the use of a memory in a file of a shared root on the server, too."""
+        for root, replication in self._roots.items():
+            if root.top == top:
+                self._shared.count_access(root.scope, replication.owner[1], memory_id)
 
     def _on_server_change(self, change: OwnerChange) -> None:
         """Request a round after a change on the server, if it concerns a root here."""

@@ -61,6 +61,7 @@ class Accesses(MemoryRows[Access]):
         self, database: Database, clock: Callable[[], float] = time.time, most: int = COUNTED
     ) -> None:
         super().__init__(database, "accesses", Access, most=most, merge=Access.__add__, clock=clock)
+        self.on_hit: Callable[[str, str], object] = lambda _root, _id: None  # called for each access
 
     def hit(self, memories: Iterable[tuple[str, str]]) -> None:
         """Count one access now for each of these memories, given by root and id; saved within seconds."""
@@ -68,6 +69,7 @@ class Accesses(MemoryRows[Access]):
         for root, memory_id in memories:
             key = key_of(root, memory_id)
             self.update({key: self.get(key, _NEVER) + now})
+            self.on_hit(root, memory_id)
 
     def of(self, root: str, memory_id: str) -> Access:
         """Return the access count of a memory and its last access, zeros for none."""

@@ -56,6 +56,11 @@ def test_migrating_an_empty_database_makes_it_whole(shared, empty_database):
         ("DROP TABLE forged.relationships", "tables", "relationships is missing"),
         ("DROP INDEX forged.user_memories_near", "indexes", "user_memories_near is missing"),
         (
+            "ALTER TABLE forged.organizational_memories DROP COLUMN source CASCADE",
+            "columns",
+            "organizational_memories.source is missing",
+        ),
+        (
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'forged.tombstones_changed'::regclass",
             "indexes",
             "not valid: tombstones_changed",

@@ -53,3 +53,20 @@ def test_only_listed_errors_are_final_for_a_row_and_all_others_pass(code):
 def test_another_model_or_length_of_vectors_is_the_error_of_a_model():
     for reason in ("model", "dimension"):
         assert SharedError("", reason=reason).kind == "model"
+
+
+@pytest.mark.parametrize(
+    ("reported", "reason", "remedy"),
+    [
+        ('server certificate for "db.example" does not match host name "10.0.0.1"', "refused", "verify-ca"),
+        ('invalid sslmode value: "on"', "refused", "verify-full"),
+        ('FATAL:  too many connections for role "ada"', "busy", "max_connections"),
+        ("FATAL:  sorry, too many clients already", "busy", "max_connections"),
+        ("FATAL:  remaining connection slots are reserved for roles with the SUPERUSER", "busy", "limit"),
+    ],
+)
+def test_an_error_before_a_connection_names_what_to_do(reported, reason, remedy):
+    error = shared_error(psycopg.OperationalError(f"connection failed: {reported}"))
+
+    assert error.reason == reason
+    assert remedy in str(error)

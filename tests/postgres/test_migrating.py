@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 from forged.errors import SharedError
+from forged.memory import Scope
 from forged.postgres.connecting import connect
+from forged.postgres.inspecting import examine
 from forged.postgres.migrating import Migration, migrate, migrations
 from forged.postgres.values import EmbeddingModel
+from tests.postgres.rows import ids, row, running, soon, vector
 from tests.support.postgres import MODEL
 
 
@@ -54,3 +57,16 @@ async def test_another_dimension_is_refused_by_a_sentence_that_names_both(databa
     with pytest.raises(SharedError, match=r"have 8 numbers, and shared.dimension is 512") as caught:
         await run_files(database, {"": EmbeddingModel(MODEL.name, 512)})
     assert caught.value.reason == "dimension"
+
+
+async def test_the_extension_may_be_in_any_schema(empty_database, tmp_path):
+    empty_database.sql('CREATE SCHEMA "My extensions"')
+    empty_database.sql('CREATE EXTENSION vector SCHEMA "My extensions"')
+    await run_files(empty_database)
+    async with running(empty_database, tmp_path) as shared:
+        await shared.put([row(Scope.ORG, "", "one")])
+        found = await shared.recall({Scope.ORG: ""}, vector(1), deadline=soon())
+    assert ids(found[Scope.ORG]) == ["one"]
+    async with await connect(empty_database.settings()) as connection:
+        found = await examine(connection, empty_database.settings())
+    assert [each for each in found if each.level == "fail"] == []

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from forged.errors import SharedError
-from forged.postgres.connecting import parameters
+from forged.memory import Scope
+from forged.postgres.connecting import connect, parameters
 from forged.postgres.pool import CONNECTIONS, Pool, ServerHealth
+from forged.postgres.roles import RowOwner, grant
 from forged.postgres.values import Settings
 from tests.support.clock import PATIENCE_S, until
 from tests.support.postgres import MODEL, Database, migrated
@@ -165,6 +167,24 @@ async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_set(da
             await ask(pool, deadline=soon(0.05))
         assert caught.value.reason == "busy"
         assert pool.health.trouble is None
+
+
+async def test_requests_wait_for_a_server_that_has_no_connection_left(database: Database):
+    """A role that may have two connections: eight requests at once take turns, and none is refused."""
+    database.sql("CREATE ROLE has_two LOGIN CONNECTION LIMIT 2")
+    async with await connect(database.settings()) as connection:
+        await grant(connection, "has_two", [RowOwner(Scope.USER, "ada")])
+    async with Using(database.settings("has_two")) as pool:
+        assert await asyncio.gather(*(ask(pool, deadline=soon()) for _ in range(8))) == [[(1,)]] * 8
+        async with (
+            Using(database.settings("has_two")) as other,
+            pool.connection(soon()),
+            pool.connection(soon()),
+        ):
+            with pytest.raises(SharedError, match="has no connection left") as caught:
+                await ask(other, deadline=soon(0.3))
+            assert caught.value.reason == "busy"
+            assert other.health.trouble is None, "it is no failure of the server"
 
 
 async def test_a_vector_of_another_length_is_refused_by_a_sentence_that_names_both(database):
