@@ -32,9 +32,11 @@ PROGRAMS = {
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
     "forged_client.autostart._spawn": "our own daemon: serve",
+    "forged.documents.formats._run_converter": "Python: the text of a PDF, HTML or Word file of the person",
 }
 # What these read from us besides.
 READ = {
+    "forged.documents.formats._run_converter": "the file that is read, by its descriptor",
     "forged.trust.git.Git._run": "names of commits and objects, and paths",
     "forged.models.programs.process.run": "what the egress guard leaves of a conversation: see below",
 }

@@ -17,7 +17,7 @@ from forged.postgres.values import Stored
 from forged.postgres.writing import Owner, RowWriter, without_vector
 
 _AT_ONCE, _WRITE_S = 32, 3.0
-_FIRST_S, _LATEST_S = 20.0, 3600.0
+_FIRST_S, _LATEST_S = 5.0, 3600.0
 
 Lend = Callable[[float], contextlib.AbstractAsyncContextManager[RowWriter]]
 """Lends a RowWriter until a deadline."""

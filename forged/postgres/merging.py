@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -154,6 +155,50 @@ def _removed_with_chain(
                 found[each] = mark
                 reached.append((each, mark))
     return found
+
+
+# --- one text that was said on two machines ------------------------------------------------------------
+
+
+def links_of_twins(memories: Sequence[Memory]) -> dict[str, str]:
+    """Return the predecessors to set, by id, so that of memories with one text a single one is current.
+
+    Each replaces the next older one by version, time and id, the same way on every machine; without circles.
+    """
+    groups: defaultdict[tuple[str, str], dict[str, Memory]] = defaultdict(dict)
+    for memory in memories:
+        groups[memory.category, memory.content.strip()][memory.id] = memory
+    links: dict[str, str] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            links |= _links_of_group(_without_replaced(group, memories))
+    return links
+
+
+def _without_replaced(group: Mapping[str, Memory], memories: Sequence[Memory]) -> dict[str, Memory]:
+    """Return the memories of a group that no memory with another text replaces, nor one before them."""
+    left = dict(group)
+    while gone := left.keys() & {each.supersedes for each in memories if each.id not in left}:
+        left = {each: memory for each, memory in left.items() if each not in gone}
+    return left
+
+
+def _links_of_group(group: Mapping[str, Memory]) -> dict[str, str]:
+    """Return the predecessors to set in a group, none if it has one current memory.
+
+    What one of them replaces outside of the group, the oldest replaces then; two such memories stay a fork.
+    """
+    outside = {
+        each.id: each.supersedes for each in group.values() if (each.supersedes or each.id) not in group
+    }
+    left_out = sorted(outside)[1:]
+    by_age = sorted(group.values(), key=lambda memory: memory.age_key, reverse=True)
+    ids = [each.id for each in by_age if each.id not in left_out]
+    if len(ids) < 2 or len(set(ids) - {group[each].supersedes for each in ids}) == 1:
+        return {}
+    replaced = next((older for each, older in outside.items() if each in ids), None)
+    wanted = dict(zip(ids, [*ids[1:], replaced or ""], strict=True))
+    return {each: older for each, older in wanted.items() if (group[each].supersedes or "") != older}
 
 
 # --- a memory that changed on both sides ------------------------------------------------------------

@@ -88,6 +88,10 @@ class LocalFiles(Protocol):
         """Replace a file whose hash is `expected`; return its id as written or refused, or none."""
         ...
 
+    async def join_twins(self, ids: Collection[str]) -> None:
+        """Let one of two memories with the same text replace the other, among these ids of the last scan."""
+        ...
+
     async def take_away(self, ids: Sequence[str]) -> None:
         """Forget memories, and link their successors to their predecessors."""
         ...
@@ -228,7 +232,10 @@ class Replication:
             error = error or await self._push(some, here)
         if error is not None:
             raise error
-        return bool(pull or push or both or marks or plan.take_away)
+        if pull or push or both or marks or plan.take_away:
+            return True
+        await self._folder.join_twins(plan.met)  # of all, or machines that know some would not agree
+        return False
 
     @property
     def hidden(self) -> frozenset[str]:

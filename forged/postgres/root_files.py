@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from forged.attributes import UNCHANGED, Facts, FactsPatch, patch_of
 from forged.errors import StoreError
-from forged.files import MemoryStore, Root, Snapshot, parse
+from forged.files import MemoryStore, Root, Snapshot, parse, relinked
 from forged.map import build_chains
 from forged.maps import Indexer, RootIndex
 from forged.memory import OF_PERSON, Memory, Origin
-from forged.postgres.merging import PORTABLE_ID, FileVersion, FileVersions, problem_with, version_of
+from forged.postgres.merging import (
+    PORTABLE_ID,
+    FileVersion,
+    FileVersions,
+    links_of_twins,
+    problem_with,
+    version_of,
+)
 from forged.postgres.replicating import CarriedFile, PushResult
 from forged.state import Attributes, Rewrite
 from forged.trust import TrustRegistry
@@ -52,6 +59,7 @@ class RootFiles:
         self._held: dict[str, FileVersion] = {}
         self._paths: dict[str, str] = {}
         self._memories: dict[str, Memory] = {}
+        self._without_twins: dict[str, Memory] | None = None
 
     async def look(self) -> FileVersions:
         """Scan the root; return the file versions of all memories with portable ids, by id."""
@@ -100,6 +108,21 @@ class RootFiles:
         except StoreError:  # changed since the look, or not writable: reported by the next look
             return PushResult()
         return PushResult(frozenset({memory_id}))
+
+    async def join_twins(self, ids: Collection[str]) -> None:
+        """Let one of two memories with the same text replace the other, among these ids of the last scan."""
+        if self._memories is self._without_twins:
+            return
+        twins = await asyncio.to_thread(
+            links_of_twins, [each for each in self._memories.values() if each.id in ids]
+        )
+        if not twins:
+            self._without_twins = self._memories
+        for memory_id, other in twins.items():
+            for carried in (await self.read([memory_id])).values():
+                data = relinked(carried.data, self._root.scope, memory_id, other or None)
+                joined = msgspec.structs.replace(carried, data=data, is_own=True)
+                await self.rewrite(memory_id, joined, self._held[memory_id].sha256)
 
     async def take_away(self, ids: Sequence[str]) -> None:
         """Forget memories of the root, with one trash entry for each chain of versions."""

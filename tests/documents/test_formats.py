@@ -26,6 +26,11 @@ DOCX = files.docx(
     ("Heading 2", "Roll back"),
     ("", "No."),
 )
+LAUGHS = (
+    b"<!DOCTYPE w [<!ENTITY a 'ha'>"
+    + b"".join(b"<!ENTITY %c '%s'>" % (98 + at, b"&%c;" % (97 + at) * 20) for at in range(9))
+    + b"]><w>&j;</w>"
+)
 PLAIN = b"# Plain\n\nA text with %PDF- and <html> in it.\n"
 
 
@@ -98,6 +103,7 @@ def test_the_content_says_what_a_file_is_whatever_it_is_called(tmp_path, content
         ("a.docx", b"PK\x03\x04 and no more", "it is damaged"),
         ("a.docx", files.docx(("", "x"), more={"word/big.xml": bytes(200 << 20)}), "unpacks to more than"),
         ("a.docx", files.docx(("", "")), "there is no text in it"),
+        ("a.docx", files.docx(("", "x"), more={"word/document.xml": LAUGHS}), "cannot be read as Word"),
         ("a", files.zipped({"a.txt": b"x"}), "a zip file, and no Word document"),
         ("a.docx", files.zipped({"a.txt": b"x"}), "a zip file, and no Word document"),
         ("a", b"{\\rtf1\\ansi Hello}", "an RTF file"),
@@ -108,7 +114,7 @@ def test_the_content_says_what_a_file_is_whatever_it_is_called(tmp_path, content
         ("a.html", b"<!doctype html>" + b"<p>" + b"word " * (MOST_BYTES // 4), "larger than 900 KiB"),
         ("a.pdf", PDF + bytes(33 << 20), "larger than 32 MiB"),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_a_file_without_a_usable_text_is_refused_with_the_reason(tmp_path, name, data, why):
     found = got(tmp_path, name, data)

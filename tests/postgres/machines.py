@@ -7,14 +7,14 @@ the real one does. A call in `Breaking` fails at a chosen moment, as if the daem
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from forged.files import parse, relinked, render
 from forged.map import build_chains
 from forged.memory import Memory, utc
-from forged.postgres.merging import FileVersion, FileVersions, version_of
+from forged.postgres.merging import FileVersion, FileVersions, links_of_twins, version_of
 from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, Replication
 from forged.state import RemovalMark, Replicas
 from forged.writing.removing import bypass_links
@@ -279,6 +279,13 @@ class Disk:
         self._machine.files[memory_id] = carried.data
         self._call()
         return PushResult(frozenset({memory_id}))
+
+    async def join_twins(self, ids: Collection[str]) -> None:
+        self._call()
+        memories = [memory for memory in self._machine.memories() if memory.id in ids]
+        for memory_id, other in links_of_twins(memories).items():
+            files = self._machine.files
+            files[memory_id] = relinked(files[memory_id], "user", memory_id, other or None)
 
     async def take_away(self, ids: Sequence[str]) -> None:
         self._call()

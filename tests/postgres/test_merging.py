@@ -207,6 +207,51 @@ async def test_a_hand_that_removes_after_a_restore_is_obeyed_and_a_later_forget_
     assert ["mem_a3" in each.files for each in world.machines[1:]] == [not forgets_again] * 2
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans()), min_size=2, max_size=12),
+)
+def test_one_text_that_several_machines_were_told_becomes_one_memory(said: list[tuple[int, int, bool]]):
+    """However many say it, and whoever meets the server first; a person's replacement stays one."""
+
+    async def lived() -> None:
+        world = World()
+        await world.heal()
+        for at, text, syncs in said:
+            world.machines[at].write(f"text {text}")
+            if syncs:
+                await world.machines[at].sync()
+        await world.heal()
+        for machine in world.machines:
+            chains = build_chains(machine.memories())
+            heads = [memory.content for memory in machine.memories() if chains.is_head(memory.id)]
+            assert sorted(heads) == sorted({f"text {text}" for _, text, _ in said})
+            assert not chains.concurrent_heads
+            assert len(machine.memories()) == len(said), "and none is lost"
+
+    asyncio.run(lived())
+
+
+async def test_a_text_that_replaces_another_stays_so_when_it_was_told_elsewhere_too():
+    world = World()
+    one, other, _ = world.machines
+    old = one.write("tabs are fine")
+    await world.heal()
+    replacing = one.write("use four spaces", old)
+    said = other.write("use four spaces")
+    await world.heal()
+    for machine in world.machines:
+        chains = build_chains(machine.memories())
+        assert len({chains.head(each) for each in machine.files}) == 1
+        assert set(chains.chain(said)) == {old, replacing, said}
+
+    newer = one.write("use two spaces", build_chains(one.memories()).head(said))
+    again = other.write("use four spaces")
+    await world.heal()
+    chains = build_chains(one.memories())
+    heads = {each for each in one.files if chains.is_head(each)}
+    assert (heads, chains.concurrent_heads) == ({newer, again}, {}), "what was replaced since is no twin"
+
+
 # --- one memory at a time --------------------------------------------------------------------------------
 
 
