@@ -1,9 +1,8 @@
-"""Connection pool for the team's server, with deadlines.
+"""Connection pool for the team's server, with deadlines; raises SharedError.
 
 The server ends a statement just before its deadline; if it does not answer, the socket is shut then. A
 database that lacks a migration, or has vectors of another model, is not used. One failure opens
-`ServerHealth`: all requests are refused at once, and one probe at a time checks the server, with growing
-pauses up to 5 s. The first answer closes it. Raises SharedError.
+`ServerHealth`: requests are refused at once, and one probe at a time, with growing pauses, checks the server.
 """
 
 from __future__ import annotations
@@ -118,8 +117,8 @@ class Pool:
     An own pool, because psycopg's reports a timeout without its cause.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Take the settings. Raises ConfigError for an invalid URL."""
+    def __init__(self, settings: Settings, on_offset: Callable[[float], Awaitable[object]]) -> None:
+        """Take `on_offset`, which gets each measured offset of the clocks. Raises ConfigError for the URL."""
         parameters(settings)
         self._settings = settings
         self._slots = asyncio.Semaphore(CONNECTIONS)
@@ -129,7 +128,7 @@ class Pool:
         self._pids = deque[int](maxlen=_KNOWN_PIDS)
         self._probing: asyncio.Task[None] | None = None
         self.health = ServerHealth()
-        self.on_offset: Callable[[float], Awaitable[object]] | None = None  # gets each measured offset
+        self._on_offset = on_offset
 
     async def close(self) -> None:
         """Stop probing; close idle connections now, and the others when they are returned."""
@@ -161,17 +160,14 @@ class Pool:
         """Return True if a process of the server serves a connection of this pool."""
         return pid in self._pids
 
-    async def recovers(self) -> bool:
-        """Return True if the server takes a new connection within a second; the breaker is closed then."""
+    async def recovers(self, wait_s: float = _EXACT_S) -> bool:
+        """Return True if the server takes a new connection in time, which closes the breaker."""
         try:
-            connection = await self._open_new(time.monotonic() + _EXACT_S)
-        except _FAILURES:
+            self._idle.append(await self._open_new(time.monotonic() + wait_s))
+        except _FAILURES as error:
+            self.health.record_failure(shared_error(error))
             return False
         self.health.record_success()
-        if len(self._idle) < CONNECTIONS and not self._is_closed:
-            self._idle.append(connection)
-        else:
-            await connection.close()
         return True
 
     @contextlib.asynccontextmanager
@@ -251,9 +247,9 @@ class Pool:
         asked_at = time.time()
         found = await (await connection.execute(_CLOCK)).fetchone()
         answered_at = time.time()
-        if found is not None and self.on_offset is not None and 0 <= answered_at - asked_at < _EXACT_S:
+        if found is not None and 0 <= answered_at - asked_at < _EXACT_S:
             with contextlib.suppress(StoreError):
-                await self.on_offset(found[0] - (asked_at + answered_at) / 2)
+                await self._on_offset(found[0] - (asked_at + answered_at) / 2)
 
     async def _set_timeout(self, connection: Connection, deadline: float) -> None:
         """Set a statement timeout just before the deadline, unless a current one is about that already."""
@@ -280,11 +276,7 @@ class Pool:
         """Probe the server with growing pauses until it answers; keep that connection."""
         while self.health.trouble is not None:
             await asyncio.sleep(self.health.next_probe_s)
-            try:
-                self._idle.append(await self._open_new(time.monotonic() + CONNECT_S))
-                self.health.record_success()
-            except _FAILURES as error:
-                self.health.record_failure(shared_error(error))
+            await self.recovers(CONNECT_S)
 
 
 def _has_unread_data(connection: Connection) -> bool:

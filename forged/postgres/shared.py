@@ -161,8 +161,7 @@ class SharedServer:
         self.queue = queue
         self.daemon = daemon
         self._clock = clock
-        self._pool = Pool(settings)
-        self._pool.on_offset = state.server_clock.set
+        self._pool = Pool(settings, state.server_clock.set)
         self.host = host_of(settings)
         self._problem = ""
         self._odd = set[str]()

@@ -45,7 +45,11 @@ class Using:
     """A pool for the time of a test."""
 
     def __init__(self, settings):
-        self.pool = Pool(settings)
+        self.offsets = list[float]()
+        self.pool = Pool(settings, self._keep)
+
+    async def _keep(self, offset_s: float) -> None:
+        self.offsets.append(offset_s)
 
     async def __aenter__(self):
         return self.pool
