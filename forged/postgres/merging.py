@@ -184,10 +184,8 @@ def _without_replaced(group: Mapping[str, Memory], memories: Sequence[Memory]) -
 
 
 def _links_of_group(group: Mapping[str, Memory]) -> dict[str, str]:
-    """Return the predecessors to set in a group, none if it has one current memory.
-
-    What one of them replaces outside of the group, the oldest replaces then; two such memories stay a fork.
-    """
+    """Return the predecessors to set in a group, none if it has one current memory."""
+    # What one of them replaces outside of the group, the oldest replaces then; two such memories stay a fork.
     outside = {
         each.id: each.supersedes for each in group.values() if (each.supersedes or each.id) not in group
     }
