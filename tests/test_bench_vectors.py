@@ -46,6 +46,20 @@ def test_copies_lie_about_their_row_at_the_distance_of_its_real_neighbours():
     assert np.array_equal(rows, vectors.noisy(real, 1_700))
 
 
+def test_mixed_rows_have_no_other_directions_than_the_real_rows():
+    real = np.zeros((300, 384), np.float32)
+    real[:, :6] = units(300, 6)
+
+    rows = vectors.mixed(real, 1_000)
+
+    assert np.array_equal(rows[:300], real)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert not rows[:, 6:].any()
+    assert (rows[300:] @ real.T).max(axis=1).min() > 0.5
+    assert not np.array_equal(rows[300:600], rows[600:900])
+    assert np.array_equal(rows, vectors.mixed(real, 1_000))
+
+
 def test_generated_rows_crowd_about_subjects():
     rows = vectors.clustered(3_000, 64)
     best = [np.sort(similar)[-2] for similar in rows[:100] @ rows.T]

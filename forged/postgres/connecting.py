@@ -11,6 +11,7 @@ import ipaddress
 import os
 import socket
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -34,6 +35,23 @@ CONNECT_S = 5
 """Time limit in seconds for a new connection."""
 EF_SEARCH = 100
 """Size of the candidate list in a search of the HNSW graph."""
+SETTINGS = {
+    # A graph gives its rows in about the right order, and the statement sorts them. In strict order it would
+    # leave out each row that comes late.
+    "hnsw.iterative_scan": "relaxed_order",
+    "hnsw.ef_search": str(EF_SEARCH),
+    # A search with a filter limits its candidates itself, and must not end before.
+    "hnsw.max_scan_tuples": "100000",
+    "hnsw.scan_mem_multiplier": "8",
+    # Each statement is planned for its values, because a plan for ten rows is bad for a million.
+    "plan_cache_mode": "force_custom_plan",
+    # Others may hold locks of tables for as long as they like.
+    "lock_timeout": "1s",
+    # The planner overestimates the two steps over entities, which take a millisecond. To compile them would
+    # make a recall wait a second.
+    "jit": "off",
+}
+"""Settings of PostgreSQL and pgvector for a connection that searches."""
 _CANCEL_S = 0.3
 
 
@@ -106,24 +124,14 @@ def shut_socket(connection: Connection) -> None:
 
 
 async def configure_connection(connection: Connection) -> None:
-    """Prepare a connection for searches: check pgvector; set schema, scans, plans. Raises SharedError.
-
-    Each statement is planned for its values, because a plan for ten rows is bad for a million.
-    """
+    """Prepare a connection for searches: check pgvector; set schema and SETTINGS. Raises SharedError."""
     found = await (await connection.execute(_EXTENSION)).fetchone()
     require_pgvector(None if found is None else found[0])
     assert found is not None
     await connection.execute(
-        "SELECT set_config('search_path', 'forged, ' || quote_ident(%s), false),"
-        " set_config('hnsw.iterative_scan', 'strict_order', false),"
-        " set_config('hnsw.ef_search', %s, false),"
-        " set_config('plan_cache_mode', 'force_custom_plan', false),"
-        # Others may hold locks of tables for as long as they like.
-        " set_config('lock_timeout', '1s', false),"
-        # The planner overestimates the two steps over entities, which take a millisecond. To compile
-        # them would make a recall wait a second.
-        " set_config('jit', 'off', false)",
-        (found[1], str(EF_SEARCH)),
+        "SELECT set_config('search_path', 'forged, ' || quote_ident(%s), false)"
+        + ", set_config(%s, %s, false)" * len(SETTINGS),
+        (found[1], *chain.from_iterable(SETTINGS.items())),
     )
     await register_vector_async(connection)
     for name, loader in _LOADERS:

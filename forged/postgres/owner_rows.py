@@ -240,7 +240,7 @@ class _OwnerStatements(msgspec.Struct, frozen=True):
     @property
     def put(self) -> str:
         """Return the statement that writes a row without checks, as the caller has made them."""
-        return statements.put_checked(self.scope)
+        return statements.put_one(self.scope, is_checked=True)
 
     @property
     def marks(self) -> str:

@@ -31,8 +31,13 @@ WRITERS = """
         SELECT * FROM unnest(%(scopes)s::text[], %(owners)s::text[]))
     GROUP BY daemon ORDER BY 2 LIMIT 100"""
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', %(payload)s)"
-# Candidates for each wanted row.
-_POOL = 2
+# Rows that pass a filter are all compared: always up to the first number, never beyond the second.
+_FEW, _MOST = 5_000, 10_000
+# A filter is tried first on a sample of places, which are the first ones of their pages. If few rows pass,
+# the sample says that many do with a chance below one in a million.
+_TRIED, _PLACES, _SURE = 500, 4, "ln(1e6)"
+# Rows of a graph for each wanted one: without a filter, and after and before one; `hnsw.ef_search` with one.
+_POOL, _FILTERED_POOL, _CANDIDATES, _FILTERED_EF = 2, 4, 200, 200
 # Sequence that grows with every change.
 _NEXT = "nextval('forged.changes')"
 
@@ -52,18 +57,66 @@ def search(
     """Return the SQL query of one owner's rows nearest to a vector, sorted by distance, then by id.
 
     `filters`: rows must contain all of %(filters)s. `nested`: this number of keys must be equal as a whole,
-    as %(key0)s, %(value0)s and so on. `vectors`: with vectors. An index finds more rows than wanted, in half
-    precision; full precision decides on the nearest.
+    as %(key0)s, %(value0)s and so on. `vectors`: with vectors. Rows of a session are all compared. Otherwise
+    an index finds more rows than wanted, in half precision; full precision decides on the nearest.
     """
-    here = TABLES[scope]
-    columns = ", ".join((*map(here.read_as, here.read), *(["embedding"] if vectors else [])))
-    wanted = " AND ".join(_conditions(here, filters=filters, nested=nested))
+    here, rows = TABLES[scope], table(scope, set_name)
+    columns = ", ".join(map(here.read_as, found_columns(scope, vectors=vectors)[:-1]))
+    own = _own_condition(here)
+    passing = " AND ".join(
+        ("metadata @> %(filters)s", *(f"metadata -> %(key{at})s = %(value{at})s" for at in range(nested)))
+    )
     near = f"{indexed_expression(dimension)} <=> %(vector)s::{indexed_type(dimension)}"
+    nearest = f"SELECT * FROM {rows} WHERE {own} ORDER BY {near}"
+    if scope == Scope.SESSION:
+        rows = f"{rows} WHERE {own}{f' AND {passing}' if filters else ''}"
+    elif filters:
+        return _filtered_search(here, rows, columns, nearest, f"{own} AND {passing}")
+    else:
+        rows = f"({nearest}, id LIMIT {_POOL} * %(limit)s) AS pool"
     return f"""
-        SELECT {columns}, embedding <=> %(vector)s AS distance FROM (
-            SELECT {", ".join((*here.read, "embedding"))} FROM {table(scope, set_name)}
-            WHERE {wanted} ORDER BY {near}, id LIMIT {_POOL} * %(limit)s) AS pool
+        SELECT {columns}, embedding <=> %(vector)s AS distance FROM {rows}
         ORDER BY distance, id LIMIT %(limit)s"""
+
+
+def _filtered_search(here: ScopeTable, rows: str, columns: str, nearest: str, wanted: str) -> str:
+    """Return the query of rows that pass a filter: all of few are compared, else a graph finds them."""
+    # A condition without a column ends a part of the statement before it begins. If too few of the graph's
+    # candidates pass, all rows that pass are compared after all.
+    compared = f"SELECT id, embedding <=> %(vector)s AS distance FROM {rows} WHERE {wanted}"
+    return f"""
+        WITH tried (many) AS MATERIALIZED ({_many_in_sample(here, rows, wanted)}),
+        few AS MATERIALIZED ({compared} AND NOT (SELECT many FROM tried) LIMIT {_MOST + 1}),
+        counted (many) AS MATERIALIZED (SELECT count(*) > {_MOST} OR (SELECT many FROM tried) FROM few),
+        pool AS MATERIALIZED (
+            SELECT id, embedding <=> %(vector)s AS distance
+            FROM ({nearest} LIMIT {_CANDIDATES} * %(limit)s) AS candidate
+            WHERE {wanted} AND (SELECT many FROM counted)
+                AND (SELECT set_config('hnsw.ef_search', '{_FILTERED_EF}', true)) <> ''
+            LIMIT {_FILTERED_POOL} * %(limit)s),
+        filled (up) AS MATERIALIZED (SELECT count(*) = {_FILTERED_POOL} * %(limit)s FROM pool),
+        best AS (
+            SELECT id, distance FROM few WHERE NOT (SELECT many FROM counted)
+            UNION ALL SELECT id, distance FROM pool WHERE (SELECT up FROM filled)
+            UNION ALL {compared} AND (SELECT many FROM counted) AND NOT (SELECT up FROM filled)
+            ORDER BY distance, id LIMIT %(limit)s)
+        SELECT {columns}, distance FROM best JOIN {rows} USING (id)
+        {f"WHERE {here.owner} = %(owner)s" if here.owner else ""} ORDER BY distance, id"""
+
+
+def _many_in_sample(here: ScopeTable, rows: str, wanted: str) -> str:
+    """Return the query whether surely more than _FEW rows are wanted: Chernoff's bound of a sample."""
+    # The sample is of the same places while the largest partition keeps its size. Small ones have none.
+    parts = f"pg_partition_tree('{rows}')" if here.owner else f"(SELECT '{rows}'::regclass AS relid) AS this"
+    places = f"(SELECT greatest(1, {_PLACES} * max(pg_relation_size(relid)) / 8192) FROM {parts})"
+    return f"""
+        SELECT seen > expected AND seen * (ln(greatest(seen, 1) / expected) - 1) + expected > {_SURE} FROM (
+            SELECT count(*)::float8 AS seen, {_TRIED}::float8 * {_FEW} / {places} AS expected FROM {rows}
+            WHERE {wanted} AND ctid = ANY (ARRAY(
+                SELECT ('(' || place / {_PLACES} || ',' || mod(place, {_PLACES}) + 1 || ')')::tid FROM (
+                    SELECT mod(hashint8extended(n, 0) & ~(1::int8 << 63), {places})
+                    FROM generate_series(1, least({_TRIED}, {places} - {_FEW})) AS n) AS sample (place)))
+            ) AS counted"""
 
 
 def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
@@ -71,8 +124,8 @@ def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
     return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
 
 
-def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
-    """Return the WHERE conditions of a vector search: owner, current versions, importance, filters."""
+def _own_condition(here: ScopeTable) -> str:
+    """Return the WHERE condition of a vector search without filters: owner, current, importance."""
     wanted = ["embedding IS NOT NULL"]
     if here.owner:
         wanted.append(f"{here.owner} = %(owner)s")
@@ -82,28 +135,21 @@ def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
         wanted.append("is_head")
     if "importance_score" in here.columns:
         wanted.append("importance_score >= %(least)s")
-    if filters:
-        wanted.append("metadata @> %(filters)s")
-    return [*wanted, *(f"metadata -> %(key{at})s = %(value{at})s" for at in range(nested))]
+    return " AND ".join(wanted)
 
 
 # --- writes --------------------------------------------------------------------------------------------
 
 
 @cache
-def put_one(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that writes one row over any with its id, unless forgotten or older."""
+def put_one(scope: Scope, set_name: str = "", *, is_checked: bool = False) -> str:
+    """Return the statement that writes one row over any with its id, unless forgotten or older.
+
+    With `is_checked` the caller holds the lock and has checked that.
+    """
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _upsert(here, set_name, f"(SELECT {given})")
-
-
-@cache
-def put_checked(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that writes one row unchecked; the caller holds the lock and has checked it."""
-    here = TABLES[scope]
-    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _upsert(here, set_name, f"(SELECT {given})", is_checked=True)
+    return _upsert(here, set_name, f"(SELECT {given})", is_checked=is_checked)
 
 
 @cache
@@ -116,11 +162,8 @@ def put_many(scope: Scope, set_name: str = "") -> str:
 def incoming(scope: Scope, set_name: str = "") -> str:
     """Return the statement that creates the temporary table `incoming`, to copy rows into."""
     here = TABLES[scope]
-    columns = ", ".join(here.columns)
-    return (
-        f"CREATE TEMP TABLE incoming ON COMMIT DROP AS SELECT {columns}"
-        f" FROM {table(scope, set_name)} WITH NO DATA"
-    )
+    rows = f"SELECT {', '.join(here.columns)} FROM {table(scope, set_name)}"
+    return f"CREATE TEMP TABLE incoming ON COMMIT DROP AS {rows} WITH NO DATA"
 
 
 @cache
@@ -199,10 +242,8 @@ def fill(scope: Scope, set_name: str = "") -> str:
     """Return the statement that adds a vector to a row without one, unless its text has changed."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
-    return (
-        f"UPDATE {table(scope, set_name)} SET embedding = %(vector)s"
-        f" WHERE {own}id = %(id)s AND content = %(content)s AND embedding IS NULL"
-    )
+    wanted = f"{own}id = %(id)s AND content = %(content)s AND embedding IS NULL"
+    return f"UPDATE {table(scope, set_name)} SET embedding = %(vector)s WHERE {wanted}"
 
 
 @cache
@@ -211,11 +252,8 @@ def without_vector(scope: Scope, set_name: str = "") -> str:
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     head = "is_head AND " if here.versions else ""
-    return (
-        f"SELECT id, content FROM {table(scope, set_name)}"
-        f" WHERE {own}{head}embedding IS NULL AND id > %(after)s"
-        f" AND {here.read_as('content')} IS NOT NULL ORDER BY id LIMIT %(most)s"
-    )
+    wanted = f"{own}{head}embedding IS NULL AND id > %(after)s AND {here.read_as('content')} IS NOT NULL"
+    return f"SELECT id, content FROM {table(scope, set_name)} WHERE {wanted} ORDER BY id LIMIT %(most)s"
 
 
 # --- removals ------------------------------------------------------------------------------------------
@@ -242,10 +280,8 @@ def remove(scope: Scope, set_name: str = "") -> str:
 @cache
 def remove_document(set_name: str = "") -> str:
     """Return the statement that deletes a document's pieces made up to a time, and returns their ids."""
-    return (
-        f"DELETE FROM {table(Scope.ORG, set_name)}"
-        " WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"
-    )
+    of_document = "document_id = %(document)s AND created_at <= %(at)s"
+    return f"DELETE FROM {table(Scope.ORG, set_name)} WHERE {of_document} RETURNING id"
 
 
 @cache

@@ -37,7 +37,7 @@ except ImportError as error:
     print(f"cannot import what it measures: {error}", file=sys.stderr)
     sys.exit(NOT_DRIVEN)
 
-_REAL, _QUERIES, _ROUND = 10_000, 500, 100
+REAL, QUERIES, _ROUND = 10_000, 500, 100
 _TOP = 10
 _FEW = 500  # rows of an owner; for more the graph is searched
 _READY_S = 20.0
@@ -117,7 +117,7 @@ def found(count: str) -> Probe:
     """Measure the share of the ten nearest pieces that is found, over a hundred queries."""
     rows, queries = real(int(count))
     tables = _loaded("engine", (stores.organization(rows),))
-    rounds = itertools.cycle(range(0, _QUERIES, _ROUND))
+    rounds = itertools.cycle(range(0, QUERIES, _ROUND))
 
     def round_() -> float:
         at = next(rounds)
@@ -128,9 +128,9 @@ def found(count: str) -> Probe:
 
 def real(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return rows, 10,000 of real sentences and the rest near to them, and other real queries."""
-    texts = docstrings.texts(_REAL + _QUERIES)
-    rows = docstrings.vectors(texts[:_REAL], "passage")
-    return vectors.noisy(rows, count), docstrings.vectors(texts[_REAL:], "query")
+    texts = docstrings.texts(REAL + QUERIES)
+    rows = docstrings.vectors(texts[:REAL], "passage")
+    return vectors.noisy(rows, count), docstrings.vectors(texts[REAL:], "query")
 
 
 def share_found(tables: Engine | Plain, rows: vectors.Vectors, queries: vectors.Vectors) -> float:

@@ -92,7 +92,8 @@ def _each_tables(
 
 
 def _asking(tables: Engine | Plain, store: stores.Store, number: int) -> Callable[[], object]:
-    own, asked = engine_tables.connected(tables.url), itertools.cycle(store.asked[number:])
+    own = engine_tables.connected(tables.url, settings=tables.settings)
+    asked = itertools.cycle(store.asked[number:])
     return lambda: tables.ask(next(asked), own)
 
 

@@ -25,7 +25,7 @@ from vectors import Vectors as Vector
 from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres import shared
-from forged.postgres.connecting import EF_SEARCH, connect
+from forged.postgres.connecting import EF_SEARCH, SETTINGS, connect
 from forged.postgres.migrating import migrate
 from forged.postgres.schema import table
 from forged.postgres.tables import TABLES
@@ -45,6 +45,8 @@ _MODEL = EmbeddingModel("bench", DIMENSION)
 _LIMITS = {Scope(scope): most for scope, most in LIMITS.items()}
 _NONE: Mapping[str, Any] = {}
 
+_STRICT: Mapping[str, str] = {"hnsw.iterative_scan": "strict_order"}  # nothing sorts the rows of the graph
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Found = dict[str, list[str]]  # ids by scope
@@ -61,9 +63,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[ScratchServer]:
-    """Run a PostgreSQL with memory for a store; it need not survive a power cut."""
-    running = ScratchServer(folder, durable=False, settings=_SERVER)
+def server(folder: Path, **more: str) -> Iterator[ScratchServer]:
+    """Run a PostgreSQL with memory for a store, and `more` settings; it need not survive a power cut."""
+    running = ScratchServer(folder, durable=False, settings=_SERVER | more)
     running.start()
     try:
         yield running
@@ -71,12 +73,13 @@ def server(folder: Path) -> Iterator[ScratchServer]:
         running.stop()
 
 
-def connected(url: str, ef_search: int = EF_SEARCH) -> Connection:
-    """Return a connection that is set up as the engine's are."""
+def connected(url: str, ef_search: int = EF_SEARCH, settings: Mapping[str, str] = SETTINGS) -> Connection:
+    """Return a connection that is set up as the engine's are, or with other settings."""
     connection = psycopg.connect(url, autocommit=True)
     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     register_vector(connection)
-    connection.execute("SET hnsw.iterative_scan = strict_order")
+    for name, value in settings.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
     set_ef(connection, ef_search)
     return connection
 
@@ -86,25 +89,40 @@ def set_ef(connection: Connection, ef_search: int) -> None:
 
 
 class Engine:
-    """The tables of forged's own migrations."""
+    """The tables of forged's own migrations; `is_migrated`: they are there."""
 
-    def __init__(self, url: str) -> None:
-        asyncio.run(_migrated(url))
+    settings = SETTINGS
+
+    def __init__(self, url: str, *, is_migrated: bool = False) -> None:
+        if not is_migrated:
+            asyncio.run(_migrated(url))
         self.url = url
         self.connection = connected(url)
 
-    def load(self, parts: Sequence[Part]) -> Loaded:
-        """Load the rows first, then the graphs."""
-        graphs = _graphs(self.connection)
-        for name, _ in graphs:
-            self.connection.execute(f"DROP INDEX {name}")
+    def load(self, parts: Sequence[Part], *, vacuumed: bool = True) -> Loaded:
+        """Load the rows first, then the graphs; then VACUUM ANALYZE, if `vacuumed`."""
+        graphs = self._drop_graphs()
         began = time.perf_counter()
         for part in parts:
             self._copy(part)
         copied = time.perf_counter()
-        for _, definition in graphs:
+        self._build(graphs)
+        return _loaded(self.connection, copied - began, copied, vacuumed=vacuumed)
+
+    def build_graphs(self) -> None:
+        """Drop the graphs and build others of the same rows."""
+        self._build(self._drop_graphs())
+
+    def _drop_graphs(self) -> list[str]:
+        """Drop the graphs; return their definitions."""
+        graphs = _graphs(self.connection)
+        for name, _ in graphs:
+            self.connection.execute(f"DROP INDEX {name}")
+        return [definition for _, definition in graphs]
+
+    def _build(self, graphs: Sequence[str]) -> None:
+        for definition in graphs:
             self.connection.execute(definition.replace(" ON ONLY ", " ON "))
-        return _loaded(self.connection, copied - began, copied)
 
     def ask(self, asked: Asked, connection: Connection | None = None) -> Found:
         """Send the four statements at once and read the results."""
@@ -131,9 +149,11 @@ class Engine:
 class Plain:
     """One table for all scopes, and one index."""
 
+    settings = _STRICT
+
     def __init__(self, url: str) -> None:
         self.url = url
-        self.connection = connected(url)
+        self.connection = connected(url, settings=self.settings)
         columns = (
             f"id text, scope text, owner text, content text, metadata jsonb, embedding vector({DIMENSION})"
         )
@@ -172,9 +192,12 @@ _PLAIN = """
     ORDER BY embedding <=> %s LIMIT %s"""
 
 
+def server_settings(url: str) -> Settings:
+    return Settings(url=url, model=_MODEL)
+
+
 async def _migrated(url: str) -> None:
-    settings = Settings(url=url, model=_MODEL)
-    connection = await connect(settings)
+    connection = await connect(server_settings(url))
     async with connection:
         await migrate(connection, {"": _MODEL})
 
@@ -217,10 +240,11 @@ def _wanted(asked: Asked) -> shared.RowQuery:
     return shared.RowQuery(vector=asked.vector, limits=_LIMITS, now=_NOW)
 
 
-def _loaded(connection: Connection, copied_s: float, copied: float) -> Loaded:
-    """Return the seconds and sizes of the load, after ANALYZE."""
+def _loaded(connection: Connection, copied_s: float, copied: float, *, vacuumed: bool = True) -> Loaded:
+    """Return the seconds and sizes of the load; after VACUUM ANALYZE, if `vacuumed`."""
     indexed_s = time.perf_counter() - copied
-    connection.execute("VACUUM ANALYZE")
+    if vacuumed:
+        connection.execute("VACUUM ANALYZE")
     sizes = dict(connection.execute(_SIZES).fetchall())
     row_bytes, graphs = sizes.pop("", 0), sizes.pop("hnsw", 0)
     return Loaded(copied_s, indexed_s, row_bytes, graphs, sum(sizes.values()))

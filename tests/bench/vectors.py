@@ -1,8 +1,9 @@
 """Vectors to search, queries, and the results of an exact search: the same in every process.
 
 `noisy` grows real vectors to any number: the copies of each lie around it in all directions, as near to it
-as real rows are to their neighbours. `clustered` makes any number without real ones. Graphs search such rows
-more easily than real ones, so they measure times and sizes, and recall only in comparison.
+as real rows are to their neighbours. `mixed` puts new ones between real ones that are near. `clustered` makes
+any number without real ones. Graphs search such rows more easily than real ones, so they measure times and
+sizes, and recall only in comparison.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 _BLOCK = 4096
+_NEAR = 12
 
 
 def noisy(real: Vectors, count: int, seed: int = 4) -> Vectors:
@@ -26,6 +28,31 @@ def noisy(real: Vectors, count: int, seed: int = 4) -> Vectors:
         some = real[: count - at]
         rows[at : at + len(some)] = moved(some, away, source)
     return rows
+
+
+def mixed(real: Vectors, count: int, seed: int = 4) -> Vectors:
+    """Return the real rows, then rows between each and its twelve nearest, until there are `count`.
+
+    A new row differs from a real one as the real ones near it differ from one another. So any number of rows
+    has as few directions as real ones, where `noisy` surrounds a row with copies that are all as near.
+    """
+    source = np.random.default_rng(seed)
+    near = np.concatenate([_others_near(real, at, some) for at, some in blocks(real)])
+    rows = np.empty((count, real.shape[1]), dtype=np.float32)
+    rows[: len(real)] = real[:count]
+    for at in range(len(real), count, len(real)):
+        some = real[: count - at]
+        shares = source.standard_normal((len(some), _NEAR), dtype=np.float32) / np.float32(np.sqrt(_NEAR))
+        apart = np.einsum("nk,nkd->nd", shares, real[near[: len(some)]] - some[:, None])
+        rows[at : at + len(some)] = _unit(some + apart)
+    return rows
+
+
+def _others_near(real: Vectors, at: int, some: Vectors) -> NDArray[np.int64]:
+    """Return the numbers of the rows nearest to each of `some`, which begin at `at`, without itself."""
+    similar = some @ real.T
+    similar[np.arange(len(some)), np.arange(at, at + len(some))] = -1
+    return np.argpartition(-similar, _NEAR, axis=1)[:, :_NEAR]
 
 
 def moved(rows: Vectors, away: float, source: np.random.Generator) -> Vectors:

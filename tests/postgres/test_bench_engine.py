@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import commits
+import engine_filters
 import engine_inside
 import engine_tables
 import msgspec
+import numpy as np
 import pytest
 import stores
+import vectors
 from processes import Broken
 
 from forged_client import protocol
@@ -45,6 +48,34 @@ def test_a_row_that_is_not_found_is_seen(empty_database):
         connection.execute("DELETE FROM forged.user_memories WHERE id = ANY(%s)", (nearest,))
 
         assert "user" in engine_inside.wrong_of_four(tables, store)[0]
+
+
+def test_a_granted_role_has_a_hit_for_each_piece_that_an_exact_search_finds(empty_database):
+    rows = vectors.clustered(6_000, stores.DIMENSION)
+    stored = engine_filters.pieces(rows, ["a text"])
+    tables = engine_tables.Engine(empty_database.url)
+    with tables.connection:
+        tables.load([stored], vacuumed=False)
+        reader = engine_filters.granted(tables, empty_database.settings(engine_filters.ROLE).url)
+        with reader.connection:
+            hits = {name: hits for name, hits, *_ in engine_filters.measured(reader, stored, rows[:3])}
+
+    assert hits == dict.fromkeys(("10 rows", "1 %", "4,900", "5,100", "half", "side"), 15)
+
+
+def test_a_piece_that_is_not_nearest_or_does_not_pass_is_no_hit():
+    rows = vectors.clustered(6_000, stores.DIMENSION)
+    stored = engine_filters.pieces(rows, ["a text"])
+    half = next(each for each in stored.filters if each.name == "half")
+    order = np.argsort(1 - rows @ rows[0])
+    passing, others = order[half.passing[order]], order[~half.passing[order]]
+
+    def hits(numbers) -> int:
+        return stored.hits(half, rows[0], [stored.id(int(number)) for number in numbers])
+
+    assert hits(passing[:5]) == 5
+    assert hits([*passing[:3], *passing[-2:]]) == 3
+    assert hits([*passing[:4], others[0]]) == 4
 
 
 @pytest.mark.long

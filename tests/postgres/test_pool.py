@@ -13,7 +13,7 @@ import pytest
 
 from forged.errors import SharedError
 from forged.memory import Scope
-from forged.postgres.connecting import connect, parameters
+from forged.postgres.connecting import SETTINGS, connect, parameters
 from forged.postgres.pool import CONNECTIONS, Pool, ServerHealth
 from forged.postgres.roles import RowOwner, grant
 from forged.postgres.values import Settings
@@ -69,12 +69,9 @@ async def ask(pool, query="SELECT 1", values=None, deadline=None):
 
 async def test_a_search_goes_on_until_its_limit_is_full_and_plans_for_its_values(database):
     async with Using(database.settings()) as pool:
-        found = await ask(
-            pool,
-            "SELECT current_setting('hnsw.iterative_scan'), current_setting('hnsw.ef_search'),"
-            " current_setting('plan_cache_mode'), current_setting('jit')",
-        )
-    assert found == [("strict_order", "100", "force_custom_plan", "off")]
+        names = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
+        found = await ask(pool, f"SELECT {names}")
+    assert found == [tuple(SETTINGS.values())]
 
 
 async def test_a_statement_is_ended_by_the_server_before_its_deadline(database):

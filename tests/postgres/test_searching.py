@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forged.memory import Scope
 from forged.postgres import SharedServer
 from forged.postgres import shared as searches
 from forged.postgres.shared import RowQuery
+from forged.postgres.values import EmbeddingModel
 from tests.postgres.rows import NOW, Clock, at_angle, ids, row, running, soon, vector
-from tests.support.postgres import Database
+from tests.support.postgres import Database, migrated
 
 OWNERS = {Scope.SESSION: "s1", Scope.USER: "ada", Scope.AGENT: "coder", Scope.ORG: ""}
 
@@ -100,12 +103,33 @@ async def test_of_versions_only_the_heads_are_found_in_whatever_order_they_were_
     assert ids((await shared.recall(OWNERS, vector(1), deadline=soon()))[Scope.USER]) == ["v2"]
 
 
+@pytest.mark.parametrize("filters", [{}, {"topic": "debug", "tags": ["a"]}], ids=["plain", "filtered"])
 @pytest.mark.parametrize("scope", [Scope.SESSION, Scope.USER, Scope.AGENT])
-async def test_one_recall_touches_one_partition(database: Database, scope: Scope):
-    wanted = RowQuery(vector=vector(1), limits={scope: 5}, now=NOW)
+async def test_one_recall_touches_one_partition(database: Database, scope: Scope, filters: dict[str, object]):
+    wanted = RowQuery(vector=vector(1), limits={scope: 5}, now=NOW, filters=filters)
     values = searches.values(OWNERS[scope], wanted, scope) | {"vector": str(vector(1).tolist())}
     text = searches.statement(scope, wanted).replace("%(vector)s", "%(vector)s::vector")
 
     plan = "\n".join(line for (line,) in database.sql(f"EXPLAIN {text}", values))
 
-    assert plan.count(f"on {scope}_memories_") == 1, plan
+    assert len(set(re.findall(rf" on ({scope}_memories_\d+)", plan))) == 1, plan
+
+
+async def test_a_piece_has_a_vector_of_as_many_numbers_as_an_index_takes(
+    empty_database: Database, tmp_path: Path
+):
+    """It does not fit on the page of its row."""
+    model = EmbeddingModel("long", 4_000)
+    await migrated(empty_database, model)
+    near, far = np.zeros((2, 4_000), np.float32)
+    near[:2000], far[2000:] = 1, 1
+    async with running(empty_database, tmp_path, model=model) as shared:
+        await shared.put(
+            [
+                row(Scope.ORG, "", name, vector=each, metadata={"topic": "debug"})
+                for name, each in (("near", near), ("far", far))
+            ]
+        )
+        for filters in ({}, {"topic": "debug"}):
+            found = await shared.recall({Scope.ORG: ""}, near, filters, deadline=soon())
+            assert ids(found[Scope.ORG]) == ["near", "far"]
