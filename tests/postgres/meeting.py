@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from forged.memory import Scope
+from forged.postgres.statements import CHANNEL
 from forged.postgres.values import EmbeddingModel
+from forged.postgres.writing import payload
 from forged_client import Client
 from forged_client.protocol import Document, Ingest, RemoveDocument, SharedReport
 from tests.support.clock import eventually
@@ -138,6 +142,20 @@ class Machine:
     def path(self, memory_id: str) -> Path:
         return self.home / f".forge/memory/{memory_id}.md"
 
+    def looks_again(self) -> None:
+        """Wait until it has compared its files with the server once more, and nothing was to do."""
+        began = time.monotonic()
+        self._database.sql("SELECT pg_notify(%s, %s)", (CHANNEL, payload((Scope.USER, self.user_id))))
+
+        def has_looked() -> bool:
+            shared = self.status
+            assert shared is not None
+            user = [each for each in shared.sync if (each.scope, each.owner) == ("user", self.user_id)]
+            ages = [each.in_sync_s for each in user if not each.behind]
+            return any(age is not None and age < time.monotonic() - began for age in ages)
+
+        eventually(has_looked)
+
     def is_in_step(self) -> bool:
         with self.client() as client:
             shared = client.status().shared
@@ -176,5 +194,10 @@ def running(*machines: Machine) -> Iterator[None]:
 
 def alike(one: Machine, other: Machine, *, count: int = -1) -> None:
     """Wait until both have the same files, byte for byte, and say that they are in step."""
-    eventually(lambda: one.files() == other.files() and count in {-1, len(one.files())})
-    eventually(lambda: one.is_in_step() and other.is_in_step())
+    try:
+        eventually(lambda: one.files() == other.files() and count in {-1, len(one.files())})
+        eventually(lambda: one.is_in_step() and other.is_in_step())
+    except AssertionError as error:
+        for machine in (one, other):
+            error.add_note(f"{machine.name}: {len(machine.files())} files, {machine.status}")
+        raise

@@ -38,7 +38,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, meeting: Database) -> Iterato
 def two(pair: tuple[Machine, Machine], meeting: Database) -> tuple[Machine, Machine]:
     """Both without a memory: what an earlier test left there was removed by hand, and stays away."""
     for machine in pair:
-        eventually(machine.is_in_step)  # or it would not know that what a hand removes was there
+        machine.looks_again()  # or it would not know that what a hand removes was there
         for name in machine.files():
             machine.path(name.removesuffix(".md")).unlink()
         with machine.client() as client:
