@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from forged.cli.terminal import Painter, counted, escape_line, span
 from forged_client.protocol import EndpointReport, SharedReport, SyncReport
 
 _ABSENT = "not in files here: removed by hand, so left out of answers here; only `forget` removes them there"
+_FILES_NAMED = 3
 _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
 
@@ -79,9 +81,9 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
         yield f"failing for {span(report.failing_s)}: {escape_line(report.message)}"
     if report.problem:
         yield escape_line(report.problem)
-    if report.waiting:
+    if report.waiting and not report.waits:
         yield f"{counted(report.waiting, 'write')} waiting here until the server accepts them"
-    yield from (f"waits, {escape_line(reason)}" for reason in report.waits)
+    yield from (f"writes waiting here, {escape_line(reason)}" for reason in report.waits)
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} cannot be found there until the embedding model answers"
@@ -103,11 +105,10 @@ def _sync_troubles(report: SyncReport, known: Collection[str]) -> Iterator[str]:
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.problem and report.problem not in known:
         yield f"files of {owner} not synced: {escape_line(report.problem)}"
-    if report.kept_here:
-        yield f"{counted(report.kept_here, 'file')} of {owner} not on the server:"
-        yield from (
-            f"  {escape_line(each)}: {escape_line(reason)}" for each, reason in report.reasons.items()
-        )
+    for each, reason in islice(report.reasons.items(), _FILES_NAMED):
+        yield f"{escape_line(each)} of {owner} is not on the server: {escape_line(reason)}"
+    if report.kept_here > _FILES_NAMED:
+        yield f"{counted(report.kept_here - _FILES_NAMED, 'more file')} of {owner} not on the server"
     if report.absent:
         yield f"{counted(report.absent, 'memory', 'memories')} of {owner} on the server {_ABSENT}"
     if report.refused:

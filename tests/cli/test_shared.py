@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
+from forged.cli.shared_status import shared_troubles
 from forged.config import install_command
 from forged.postgres.connecting import require_pgvector
+from forged_client.protocol import SharedReport, SyncReport
 from tests.support.postgres import MODEL, database, empty_database, make_database, server, template
 
 __all__ = ["database", "empty_database", "server", "template"]
@@ -230,3 +233,41 @@ def test_a_password_in_the_url_is_never_shown(forgectl, monkeypatch, server):
     shown.append(forgectl("config", "show"))
 
     assert all("hush" not in each.out + each.err for each in shown)
+
+
+def test_status_names_what_waits_and_what_stays_here_with_one_reason_each():
+    report = SharedReport(
+        server="db.example/memories",
+        waiting=3,
+        waits=("2: it is read-only now", "1: its disk is full"),
+        odd=("mem_9",),
+        absent_documents=1,
+        sync=(
+            SyncReport(
+                scope="user",
+                owner="ada",
+                kept_here=5,
+                reasons={f"mem_{n}": "looks secret" for n in range(5)},
+                refused=1,
+                absent=2,
+            ),
+            SyncReport(scope="agent", owner="ada/coder", problem="the role may not do that"),
+        ),
+    )
+
+    absent = (
+        "not in files here: removed by hand, so left out of answers here; only `forget` removes them there"
+    )
+    assert list(shared_troubles(report)) == [
+        "writes waiting here, 2: it is read-only now",
+        "writes waiting here, 1: its disk is full",
+        "left out of answers, as they cannot be read: mem_9",
+        f"1 document of the server {absent}",
+        *(f"mem_{n} of user ada is not on the server: looks secret" for n in range(3)),
+        "2 more files of user ada not on the server",
+        f"2 memories of user ada on the server {absent}",
+        "1 row of user ada on the server are not memories and are skipped",
+        "files of agent ada/coder not synced: the role may not do that",
+    ]
+    without_reason = shared_troubles(msgspec.structs.replace(report, waits=(), sync=()))
+    assert next(without_reason) == "3 writes waiting here until the server accepts them"
