@@ -10,13 +10,12 @@ import contextlib
 import ipaddress
 import os
 import socket
-from datetime import datetime
 from itertools import chain
 from typing import Any
 
 import psycopg
 from pgvector.psycopg import register_vector_async
-from psycopg.abc import Buffer
+from psycopg.abc import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg.types.datetime import TimestamptzBinaryLoader, TimestamptzLoader
@@ -138,43 +137,13 @@ async def configure_connection(connection: Connection) -> None:
         connection.adapters.register_loader(name, loader)
 
 
-class _TimeLoader(TimestamptzLoader):
-    """Loads a time, or None for one that Python has no value for, as infinity."""
-
-    def load(self, data: Buffer) -> datetime | None:  # type: ignore[override]
-        try:
-            return super().load(data)
-        except (psycopg.DataError, ValueError, OverflowError):
-            return None
-
-
-class _BinaryTimeLoader(TimestamptzBinaryLoader):
-    """Loads a time in binary form, or None for one that Python has no value for, as infinity."""
-
-    def load(self, data: Buffer) -> datetime | None:  # type: ignore[override]
-        try:
-            return super().load(data)
-        except (psycopg.DataError, ValueError, OverflowError):
-            return None
-
-
-class _JsonLoader(JsonbLoader):
-    """Loads JSON, or None for JSON that is nested too deeply."""
+class _OrNone:
+    """Makes a loader return None for a value that Python cannot have: infinity, JSON nested too deeply."""
 
     def load(self, data: Buffer) -> Any:
         try:
-            return super().load(data)
-        except (ValueError, RecursionError):
-            return None
-
-
-class _BinaryJsonLoader(JsonbBinaryLoader):
-    """Loads JSON in binary form, or None for JSON that is nested too deeply."""
-
-    def load(self, data: Buffer) -> Any:
-        try:
-            return super().load(data)
-        except (ValueError, RecursionError):
+            return super().load(data)  # type: ignore[misc]
+        except (psycopg.DataError, ValueError, OverflowError, RecursionError):
             return None
 
 
@@ -184,10 +153,14 @@ _EXTENSION = (
 )
 
 
-_LOADERS = (
-    *(("timestamptz", each) for each in (_TimeLoader, _BinaryTimeLoader)),
-    *(("jsonb", each) for each in (_JsonLoader, _BinaryJsonLoader)),
-)
+_LOADERS: list[tuple[str, type[Loader]]] = [
+    (name, type(f"_{base.__name__}", (_OrNone, base), {}))
+    for name, bases in (
+        ("timestamptz", (TimestamptzLoader, TimestamptzBinaryLoader)),
+        ("jsonb", (JsonbLoader, JsonbBinaryLoader)),
+    )
+    for base in bases
+]
 
 
 def require_pgvector(version: str | None) -> None:

@@ -127,7 +127,10 @@ class RemoteRows(Protocol):
 
 
 class Unsent(msgspec.Struct, frozen=True):
-    """File or removal mark that is not on the server: its hash, and the last failure, or why it may not."""
+    """File or removal mark that is not on the server: its hash, and the last failure, or why it may not.
+
+    A removal mark has no hash, and is tried for ever.
+    """
 
     sha256: str
     reason: str
@@ -136,20 +139,19 @@ class Unsent(msgspec.Struct, frozen=True):
     @property
     def may_pass(self) -> bool:
         """Return True if it is tried again without a change of the file."""
-        return self.failure is not None and self.failure.kind != "final"
+        return self.failure is not None and (self.failure.kind != "final" or not self.sha256)
 
     def without_pause(self) -> Unsent:
-        """Return it as due, if its failure may have passed."""
-        if self.failure is None:
+        """Return it as due, if it is tried again."""
+        if self.failure is None or not self.may_pass:
             return self
-        return msgspec.structs.replace(self, failure=self.failure.without_pause())
+        return msgspec.structs.replace(self, failure=msgspec.structs.replace(self.failure, at=0.0))
 
     def waits(self, sha256: str, now: float, access: str) -> bool:
         """Return True if the file with this hash is not to be sent now."""
         if self.sha256 != sha256:
             return False
-        failure = self.failure
-        return failure is None or not self.may_pass or failure.pause_s(now, access) > 0
+        return self.failure is None or not self.may_pass or self.failure.pause_s(now, access) > 0
 
 
 class SyncState(msgspec.Struct, frozen=True):
@@ -322,7 +324,8 @@ class Replication:
         for each, error in result.failed.items():
             before = unsent[each].failure if each in unsent else None
             failure = next_failure(before, error, self._access)
-            word = "refused by the server" if failure.kind == "final" else "waits"
+            is_refused = failure.kind == "final" and bool(hashes[each])
+            word = "refused by the server" if is_refused else "waits"
             unsent[each] = Unsent(hashes[each], f"{word}: {error}", failure)
         for each, reason in result.refused.items():
             unsent[each] = Unsent(hashes[each], reason)

@@ -20,6 +20,7 @@ from forged.postgres.replicating import Replication
 from forged.postgres.roles import RowOwner, grant, revoke
 from tests.postgres.machines import OWNER, Clock, Disk, Machine, Server
 from tests.postgres.rows import ids, row, running, soon, until, vector
+from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
 
 # A full disk, no memory, a read-only server, a deadlock, a lost race, a lock, an I/O error, a plugin, a bug.
@@ -179,8 +180,30 @@ async def in_step(replication: Replication) -> None:
 
 async def until_in_step(replication: Replication) -> None:
     """Steps until nothing is left, as the daemon does every second."""
-    while True:
-        await replication.step()
-        if not replication.progress.behind:
-            return
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await replication.step()
+            if not replication.progress.behind:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("code", ["23514", "22000", "54000", "42501", "53100"])
+async def test_a_removal_is_tried_again_whatever_the_server_says_of_it(
+    database: Database, tmp_path: Path, code: str
+):
+    """Also for an error that would be final for a row, in files and for what is queued."""
+    async with running(database, tmp_path) as shared:
+        machine = Machine("a", Server(), Clock())
+        rows = OwnerRows(shared, Scope.USER, "ada", "/home/ada")
+        replication = Replication(OWNER, Disk(machine), rows, machine.replicas)
+        gone = machine.write("text")
+        await in_step(replication)
+        await machine.forget([gone], "chain")
+        with failing(database, code, only=gone):
+            await in_step(replication)
+            assert replication.progress.kept_here[gone].startswith("its removal waits: ")
+            assert (stored(database), replication.progress.behind) == ({gone}, 1)
+        replication.start_over()
+        await until_in_step(replication)
+        assert stored(database) == set()
