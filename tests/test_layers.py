@@ -98,6 +98,7 @@ HOMES = {
             "forged.maps.builder",
             "forged.models.budget",
             "forged.models.health",
+            "forged.postgres.copies",
             "forged.postgres.pool",
             "forged.postgres.shared",
             "forged.state.daily_counts",

@@ -39,6 +39,7 @@ __all__ = [
     "ClientError",
     "ConnectionLost",
     "ContentPart",
+    "CopiesReport",
     "Costs",
     "DaemonAbsent",
     "DaemonEnded",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from forged.cli.terminal import Painter, counted, escape_line, span
-from forged_client.protocol import EndpointReport, SharedReport, SyncReport
+from forged_client.protocol import CopiesReport, EndpointReport, SharedReport, SyncReport
 
 _ABSENT = "not in files here: removed by hand, so left out of answers here; only `forget` removes them there"
 _FILES_NAMED = 3
@@ -62,9 +62,20 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
         yield f"pending writes were sent {span(report.replayed_s)} ago"
     if not report.listening:
         yield "no live updates"
+    if report.copies is not None:
+        yield _copies_text(report.copies)
     yield from map(_sync_text, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
+
+
+def _copies_text(copies: CopiesReport) -> str:
+    """Return how many documents of the team have a copy here, and when they were compared."""
+    held = counted(copies.documents, "document")
+    looked = "not compared yet" if copies.looked_s is None else f"compared {span(copies.looked_s)} ago"
+    more = ", older ones are searched on the server" if copies.has_more else ""
+    size = f"{copies.size / 2**20:.1f} of {copies.limit >> 20} MiB"
+    return f"copies of {held} of the team ({size}, {looked}{more})"
 
 
 def _sync_text(report: SyncReport) -> str:
@@ -92,6 +103,11 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     if report.absent_documents:
         documents = counted(report.absent_documents, "document")
         yield f"{documents} of the server {_ABSENT}"
+    if (copies := report.copies) is not None:
+        if copies.problem and copies.problem not in {report.message, report.problem}:
+            yield f"documents of the team: {escape_line(copies.problem)}"
+        if not copies.is_shown:
+            yield "documents of the team are left out of turns until the server was read"
     if report.sync_problem:
         yield f"files not synced: {escape_line(report.sync_problem)}"
     for each in report.sync:

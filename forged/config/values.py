@@ -121,6 +121,7 @@ class SharedConfig(Section, frozen=True):
     `scopes` lists shared scopes: session, user, agent and org, separated by blanks or commas. Sessions are
     read by a recall and never written by this daemon. `user_id` names the user on the server; the default is
     the login name. `team_agents` lists the agents that the team has in common; all others are the user's.
+    `documents_mib` limits the copies of the team's documents on this machine, the newest first.
     """
 
     url: str = ""
@@ -130,6 +131,7 @@ class SharedConfig(Section, frozen=True):
     user_id: str = ""
     team_agents: str = ""
     dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 384
+    documents_mib: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 16
 
     @property
     def owner_id(self) -> str:

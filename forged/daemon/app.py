@@ -204,8 +204,9 @@ class DaemonRun:
             if daemon.sharing.server is not None:
                 self._start_task(daemon.sharing.server.run())
                 self._start_task(document_store.follow_documents(daemon.memories))
-            if daemon.sharing.machines is not None:
-                self._start_task(daemon.sharing.machines.run())
+            for each in (daemon.memories.copies, daemon.sharing.machines):
+                if each is not None:
+                    self._start_task(each.run())
         self._start_task(daemon.capture.run())
         self._start_task(daemon.sessions.run())
 

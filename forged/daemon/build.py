@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.build_id import build_id
 from forged.capture import CaptureService, Committer, LocalVectors, Promotion
-from forged.config import Config, Loaded, install_command
+from forged.config import Config, Loaded
 from forged.counters import EgressRecord, Metrics
 from forged.daemon import nearest_memories
 from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
-from forged.errors import ConfigError
 from forged.files import AGENT_ID, Watcher, agent_root
 from forged.log import LogSettings
 from forged.maps import EmbeddingQueue, Indexer, ModelCache
-from forged.memories import MemoryParts, Sharing, removal
-from forged.memory import Scope
+from forged.memories import MemoryParts, sharing
 from forged.models import GOVERNED, EgressGuard, GovernedChat, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
@@ -36,55 +32,7 @@ from forged.writing import Writer
 from forged_client import address
 from forged_client.autostart import LOG_NAME
 
-if TYPE_CHECKING:
-    from forged.postgres import RootSync, SharedServer
-
 CALLS_PER_MINUTE = 60  # then capture waits; a retrieve never does
-
-
-def make_shared_server(
-    config: Config,
-    env: Mapping[str, str],
-    *,
-    state: State,
-    egress: EgressGuard,
-    queue: EmbeddingQueue | None,
-    epoch: str,
-) -> tuple[SharedServer | None, str]:
-    """Return the shared server and "", or None and why it is unusable ("" if not configured)."""
-    if not config.shared.url:
-        return None, ""
-    try:
-        from forged.postgres import SharedServer, settings_of  # noqa: PLC0415 - what it needs is an extra
-
-        settings = settings_of(config, env)
-        assert settings is not None
-        name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return SharedServer(settings, state=state, egress=egress, queue=queue, daemon=name), ""
-    except ImportError:
-        lacks = "the shared server needs packages that are not installed"
-        return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
-    except ConfigError as error:
-        return None, f"nothing is shared: {error}"
-
-
-def make_root_sync(memories: MemoryParts, owners: SharedOwners) -> RootSync | None:
-    """Return the synchronization of the user's machines; None unless user or agent scopes are shared."""
-    shared = memories.shared
-    if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
-        return None
-    from forged.postgres import RootSync  # noqa: PLC0415 - as above
-
-    return RootSync(
-        shared,
-        owners=owners,
-        home=memories.resolver.home,
-        state=memories.state,
-        indexer=memories.indexer,
-        writer=memories.writer,
-        trust=memories.trust,
-        take_away=partial(removal.apply_remote_forget, memories),
-    )
 
 
 def build(
@@ -102,21 +50,21 @@ def build(
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = _make_trust(config, env, state, owners := _owners(config))
     indexer, watcher = _make_maps(config, models, metrics, governor, cache=model_cache, trust=trust, off=off)
-    session_memories = SessionMemories(
-        ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
-    )
-    session_views = SessionViews(session_memories, indexer)
+    session_memories, session_views = _make_session_parts(config, indexer)
     retriever = _make_retriever(config, models, metrics, governor, indexer.second)
     trust.connect_maps(indexer.refresh, indexer.snapshot)
     epoch = secrets.token_hex(4)
-    shared, unshared = make_shared_server(
-        config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
-    )
-    state.removal_marks.share(owners, shared.scopes if shared is not None else ())
+    shared, unshared = sharing.make_server(config, env, state, models.egress, indexer.queue, epoch)
+    copies = sharing.make_copies(config, env, shared, indexer, lambda: memories)
     trash = os.path.join(address.state_dir(env), "trash")
     writer = Writer(trash, trust, state.requests, state.intents, state.removal_marks)
     resolver = Resolver(
-        user_top(env), config, indexer, state=state, sessions=(session_memories, session_views)
+        user_top(env),
+        config,
+        indexer,
+        state=state,
+        sessions=(session_memories, session_views),
+        team=partial(sharing.turn_stores, copies),
     )
     capture = _make_capture_service(
         config, env, models, metrics, governor, state, indexer, retriever, writer, session_memories
@@ -124,8 +72,7 @@ def build(
     sessions = Sessions(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
-    refuse, record = partial(_pause_reason, state), partial(_record_egress, state, governor)
-    models.egress.configure(refuse, governor.over_daily_limit, record, metrics)
+    _configure_egress(models.egress, state, governor, metrics)
     memories = MemoryParts(
         config=config,
         metrics=metrics,
@@ -139,6 +86,7 @@ def build(
         session_memories=session_memories,
         session_views=session_views,
         shared=shared,
+        copies=copies,
     )
     return Daemon(
         epoch=epoch,
@@ -164,7 +112,7 @@ def build(
         state=state,
         connections=connections,
         reload=reload,
-        sharing=Sharing(memories=memories, owners=owners, machines=make_root_sync(memories, owners)),
+        sharing=sharing.connect(memories, owners),
     )
 
 
@@ -193,6 +141,18 @@ def _daemon_facts(loaded: Loaded, env: Mapping[str, str], models: Models, unshar
         classifier=loaded.config.classifier,
         started_at=time.monotonic(),
     )
+
+
+def _make_session_parts(config: Config, indexer: Indexer) -> tuple[SessionMemories, SessionViews]:
+    memories = SessionMemories(
+        ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
+    )
+    return memories, SessionViews(memories, indexer)
+
+
+def _configure_egress(egress: EgressGuard, state: State, governor: Governor, metrics: Metrics) -> None:
+    refuse, record = partial(_pause_reason, state), partial(_record_egress, state, governor)
+    egress.configure(refuse, governor.over_daily_limit, record, metrics)
 
 
 def _make_capture_service(  # noqa: PLR0917 - parts of one daemon

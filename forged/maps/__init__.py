@@ -8,7 +8,6 @@ from forged.maps.builds import BuildEvent, RootIndex
 from forged.maps.embedding import EmbeddingQueue, text_hash
 from forged.maps.indexer import Indexer
 from forged.maps.model_identity import ModelCache
-from forged.maps.rows import RowMaker
 from forged.maps.vector_pack import MOST_PACKS, pack_name
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Indexer",
     "ModelCache",
     "RootIndex",
-    "RowMaker",
     "pack_name",
     "text_hash",
 ]

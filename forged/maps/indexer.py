@@ -12,19 +12,24 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
+
+import numpy as np
 
 from forged.counters import Metrics
 from forged.fair_queue import log_failure
 from forged.files import MemoryStore, Root, Snapshot, drop_lost_watches
+from forged.map import MapPart, VectorMap, build_chains, build_dense
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds, RootIndex
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
 from forged.maps.model_identity import ModelCache
+from forged.maps.rows import MapRows, RowMaker
 from forged.maps.vector_pack import PackSource, UnusablePack, VectorPack, pack
-from forged.memory import Scope
-from forged.models import Embedder
+from forged.memory import Memory, Scope
+from forged.models import Embedder, Vectors
 from forged.text.terms import is_cjk
 from forged.text.tokens import estimate
 from forged.trust import TrustRegistry
@@ -35,6 +40,9 @@ logger = logging.getLogger(__name__)
 RECONCILE_S = 25.0
 UNLOAD_AFTER_S = 24 * 3600.0
 _FOLLOW_S = 5.0
+
+VectorOf = Callable[[EmbeddingQueue, Memory], Vectors | None]
+"""Returns the vector of a memory by the model of a queue, None if it has none."""
 
 
 class Indexer:
@@ -84,6 +92,7 @@ class Indexer:
         if second is not None:
             self.second = queue(second, on_change=self.mark_all, takes=is_cjk)
         self.queues = tuple(each for each in (self.queue, self.second) if each is not None)
+        self._maker = RowMaker(lexical=True, embedded=None, pause=lambda: None)
         self._builds = Builds(
             self.queues, lexical=lexical, metrics=metrics, events=self.events, main=self.queue, trust=trust
         )
@@ -91,6 +100,59 @@ class Indexer:
     def queue_of(self, text: str) -> EmbeddingQueue | None:
         """Return the embedding queue of the model that embeds a text; None without a model."""
         return self.second if self.second is not None and self.second.takes(text) else self.queue
+
+    def map_of(
+        self,
+        root: str,
+        scope: str,
+        memories: Sequence[Memory],
+        vector_of: VectorOf,
+        *,
+        generation: int = 0,
+        before: VectorMap | None = None,
+    ) -> VectorMap:
+        """Return a map of memories that are in no files of a root, in a part for each model.
+
+        Words of equal texts are taken over from `before`, an earlier map of this kind. May run in a thread.
+        """
+        ordered = tuple(sorted(memories, key=lambda each: each.id))
+        known = {part.second is not None: part for part in before.parts} if before is not None else {}
+        is_own = [self.queue_of(each.content) is not self.second or self.second is None for each in ordered]
+        theirs = tuple(each for each, own in zip(ordered, is_own, strict=True) if not own)
+        own = tuple(compress(ordered, is_own))
+        parts = [self._part_of(own, self.queue, vector_of, known.get(False))]
+        parts += [self._part_of(theirs, self.second, vector_of, known.get(True))] if theirs else []
+        return VectorMap(
+            root=root,
+            scope=scope,
+            generation=generation,
+            memories=ordered,
+            parts=tuple(parts),
+            chains=build_chains(ordered),
+        )
+
+    def _part_of(
+        self,
+        memories: tuple[Memory, ...],
+        queue: EmbeddingQueue | None,
+        vector_of: VectorOf,
+        before: MapPart | None,
+    ) -> MapPart:
+        """Return the map part of one model's memories, with the vectors that exist."""
+        known = None
+        if before is not None and before.cues is None:
+            known = MapRows(before.memories, (b"",) * len(before.memories), before.lexical, before.traits)
+        rows = self._maker.rows(memories, known)
+        vectors = [vector_of(queue, each) for each in memories] if queue is not None else []
+        dimension = next((len(each) for each in vectors if each is not None), 0)
+        if queue is None or not dimension:
+            return rows.with_vectors(None)
+        stacked = np.zeros((len(memories), dimension), np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == dimension:
+                stacked[row] = vector
+        dense = build_dense(queue.identity.key, stacked)
+        return rows.with_vectors(None, second=dense) if queue is self.second else rows.with_vectors(dense)
 
     def _obstacle(self) -> str:
         """Return the reason why not all memories in use may be embedded anew now, or ""."""

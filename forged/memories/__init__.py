@@ -1,8 +1,8 @@
 """The verbs on memories: write, move, forget, restore, review, import, and documents.
 
 `write` checks every text, and `removal` covers every way in which memories go, with all cleanup.
-`MemoryParts` are shared parts, `Sharing` those for a team's server. A verb takes a place and values, and
-returns values and the generation that shows its effect. Handlers deal with requests and replies.
+`MemoryParts` are shared parts, and `sharing` has those for a team's server. A verb takes a place and values,
+and returns values and the generation that shows its effect. Handlers deal with requests and replies.
 """
 
 from forged.memories import (
@@ -15,16 +15,15 @@ from forged.memories import (
     removal,
     restore,
     review,
+    sharing,
     versions,
     write,
 )
 from forged.memories.parts import PATIENCE_S, MemoryParts
-from forged.memories.sharing import Sharing
 
 __all__ = [
     "PATIENCE_S",
     "MemoryParts",
-    "Sharing",
     "absent",
     "document_store",
     "documents",
@@ -34,6 +33,7 @@ __all__ = [
     "removal",
     "restore",
     "review",
+    "sharing",
     "versions",
     "write",
 ]

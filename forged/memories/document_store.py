@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memories.document_removal import remove_from_server, remove_pieces
 from forged.memories.ids import scan_root
-from forged.memories.parts import MemoryParts
+from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memory import Memory, Scope, one_form, time_ns
 from forged.models import Vectors
 from forged.state import DOCUMENTS
@@ -264,6 +265,14 @@ async def _server_documents_named(
 def hidden_documents(memories: MemoryParts) -> frozenset[str]:
     """Return the ids of documents and pieces that no answer has: removal pending, or files missing here."""
     return memories.state.outbox.ids_to_remove | absent_documents(memories)
+
+
+async def documents_without_copy(memories: MemoryParts) -> frozenset[str]:
+    """Return the ids of documents in files here, and of those that no answer has; waits for the map."""
+    index = memories.indexer.open(org_root(memories.resolver.home))
+    await index.until_tried(1, time.monotonic() + PATIENCE_S)
+    here = _documents_in(index.map) if index.map is not None else frozenset[str]()
+    return here | hidden_documents(memories)
 
 
 def absent_documents(memories: MemoryParts) -> frozenset[str]:

@@ -22,7 +22,7 @@ from forged.trust import TrustRegistry
 from forged.writing import Writer
 
 if TYPE_CHECKING:
-    from forged.postgres import SharedServer
+    from forged.postgres import DocumentCopies, SharedServer
 
 # Time limit of a verb for the map that shows its effect.
 PATIENCE_S = 5.0
@@ -31,7 +31,7 @@ PATIENCE_S = 5.0
 class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the daemon (indexer, writer, trust, state, ...) that all verbs on memories share.
 
-    `shared` is the team's server, if there is one.
+    `shared` is the team's server, if there is one, and `copies` are those of its documents on this machine.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     session_memories: SessionMemories
     session_views: SessionViews
     shared: SharedServer | None = None
+    copies: DocumentCopies | None = None
     ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     @property
@@ -73,3 +74,5 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
             await server.remove(*DOCUMENTS, tuple(ids), kind=kind, newest=late)
         if kind == "document":
             await replicas.drop(DOCUMENTS, ids)
+        if self.copies is not None:
+            await self.copies.drop(ids)

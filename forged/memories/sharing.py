@@ -5,24 +5,106 @@ Whatever the server holds, no answer here has what this machine has forgotten, r
 
 from __future__ import annotations
 
+import os
+import platform
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forged import postgres
-from forged.memories import document_store
+from forged.config import Config, install_command
+from forged.errors import ConfigError
+from forged.files import org_root
+from forged.maps import EmbeddingQueue, Indexer
+from forged.memories import document_store, removal
 from forged.memories.parts import MemoryParts
 from forged.memory import Scope
-from forged.state import DOCUMENTS, Owner, SharedOwners
+from forged.models import EgressGuard
+from forged.state import DOCUMENTS, Owner, SharedOwners, State
 from forged.stores import Store
+from forged_client import address
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import RootSync, SharedServer
+    from forged.postgres import DocumentCopies, RootSync, SharedServer
 
 _REASONS_SHOWN = 10
+
+
+def make_server(  # noqa: PLR0917 - parts of one daemon
+    config: Config,
+    env: Mapping[str, str],
+    state: State,
+    egress: EgressGuard,
+    queue: EmbeddingQueue | None,
+    epoch: str,
+) -> tuple[SharedServer | None, str]:
+    """Return the team's server and "", or None and why it is unusable ("" if not configured)."""
+    if not config.shared.url:
+        return None, ""
+    try:
+        make = postgres.SharedServer  # needs an extra
+        settings = postgres.settings_of(config, env)
+        assert settings is not None
+        name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
+        return make(settings, state=state, egress=egress, queue=queue, daemon=name), ""
+    except ImportError:
+        lacks = "the shared server needs packages that are not installed"
+        return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
+    except ConfigError as error:
+        return None, f"nothing is shared: {error}"
+
+
+def make_copies(
+    config: Config,
+    env: Mapping[str, str],
+    server: SharedServer | None,
+    indexer: Indexer,
+    memories: Callable[[], MemoryParts],
+) -> DocumentCopies | None:
+    """Return the copies of the team's documents; None if turns do not search them, which erases them."""
+    folder = os.path.join(address.state_dir(env), "documents")
+    if server is None or Scope.ORG not in server.scopes & config.scopes.retrieved:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return postgres.DocumentCopies(
+        server,
+        indexer,
+        folder,
+        most_bytes=config.shared.documents_mib << 20,
+        left_out=lambda: document_store.documents_without_copy(memories()),
+        own_root=org_root(address.home(env)).top,
+    )
+
+
+def turn_stores(copies: DocumentCopies | None, tops: tuple[str, ...]) -> tuple[Store, ...]:
+    """Return the stores of the team's documents for a turn in the roots `tops`; none without copies."""
+    return () if copies is None else (postgres.CopiesStore(copies, tops),)
+
+
+def connect(memories: MemoryParts, owners: SharedOwners) -> Sharing:
+    """Return the parts that share a daemon's memories, and tell its removal marks the shared scopes.
+
+    Machines are synchronized if the scope user or agent is shared.
+    """
+    server, machines = memories.shared, None
+    memories.state.removal_marks.share(owners, server.scopes if server is not None else ())
+    if server is not None and server.scopes & {Scope.USER, Scope.AGENT}:
+        machines = postgres.RootSync(
+            server,
+            owners=owners,
+            home=memories.resolver.home,
+            state=memories.state,
+            indexer=memories.indexer,
+            writer=memories.writer,
+            trust=memories.trust,
+            take_away=partial(removal.apply_remote_forget, memories),
+        )
+    return Sharing(memories=memories, owners=owners, machines=machines)
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +176,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self.server.condition(),
             absent_documents=len(absent),
+            copies=self.memories.copies.report() if self.memories.copies is not None else None,
             sync=tuple(_sync_reports(self.machines)) if self.machines is not None else (),
             sync_problem=self.machines.problem if self.machines is not None else "",
         )

@@ -11,21 +11,22 @@ from forged import lazy_exports
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
+    from forged.postgres.copies import DocumentCopies
     from forged.postgres.documents import ServerDocument, ServerDocuments
     from forged.postgres.inspecting import Finding, ServerInfo, check_schema, examine, server_info
     from forged.postgres.migrating import migrate, require_current
-    from forged.postgres.relating import ReachedRow
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import SharedServer
-    from forged.postgres.store import stores_of
+    from forged.postgres.store import CopiesStore, stores_of
     from forged.postgres.sync import RootSync
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
     "Connection",
+    "CopiesStore",
+    "DocumentCopies",
     "Finding",
     "Member",
-    "ReachedRow",
     "RootSync",
     "RowOwner",
     "ServerDocument",
@@ -51,13 +52,13 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     connecting=("Connection", "connect"),
+    copies=("DocumentCopies",),
     inspecting=("Finding", "ServerInfo", "check_schema", "examine", "server_info"),
     roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
-    relating=("ReachedRow",),
     sync=("RootSync",),
     shared=("SharedServer",),
     documents=("ServerDocument", "ServerDocuments"),
-    store=("stores_of",),
+    store=("CopiesStore", "stores_of"),
     values=("Settings", "Stored", "settings_of"),
 )

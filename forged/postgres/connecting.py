@@ -7,12 +7,14 @@ of psycopg, and ConfigError for an invalid URL.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
 import os
 import socket
 from itertools import chain
 from typing import Any
 
+import msgspec
 import psycopg
 from pgvector.psycopg import register_vector_async
 from psycopg.abc import Buffer, Loader
@@ -30,6 +32,7 @@ Connection = psycopg.AsyncConnection[TupleRow]
 OLDEST_PGVECTOR = (0, 8)
 """First version that continues a search if a filter left too few rows."""
 
+_LOGIN = ("host", "hostaddr", "port", "dbname", "user")
 CONNECT_S = 5
 """Time limit in seconds for a new connection."""
 EF_SEARCH = 100
@@ -78,6 +81,13 @@ def parameters(settings: Settings) -> dict[str, Any]:
         "tcp_user_timeout": 15_000,
     }
     return ours | given
+
+
+def login_digest(settings: Settings) -> str:
+    """Return a digest of server, database and role, without the password. Raises ConfigError."""
+    given = parameters(settings)
+    named = {key: str(given.get(key) or "") for key in _LOGIN} | {"user_id": settings.user_id}
+    return hashlib.sha256(msgspec.json.encode(named)).hexdigest()
 
 
 def is_local(given: dict[str, Any]) -> bool:

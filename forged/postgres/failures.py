@@ -37,6 +37,8 @@ _PASSING = (
     "terminating connection",
 )
 _MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
+# Messages about the login itself and not about the way to the server: the role has no access any more.
+_NO_ROLE = ("password authentication failed", "is not permitted to log in", "eer authentication failed")
 _SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # unknown table, schema, column, function, type
 _AWAY = ("57P01", "57P02", "57P03")
 # Errors that are final for a row: its data (22), a constraint (23), a limit of PostgreSQL. All others pass.
@@ -134,12 +136,13 @@ def _access_error(message: str) -> SharedError:
     if any(words in message for words in _PASSING):
         return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
     missing = _MISSING.search(message)
+    is_role = (missing is not None and missing[1] == "role") or any(words in message for words in _NO_ROLE)
     if missing:
         key = "url" if missing[1] == "database" else "user"
         what = f"it has no {missing[1]} {missing[2]!r}: create it there, or fix shared.{key}"
     else:
         what = next((mends for words, mends in _REFUSALS if words in message), "it rejects this role")
-    return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
+    return SharedError(f"the shared PostgreSQL refuses: {what}", reason="role" if is_role else "refused")
 
 
 def wrong_dimension(expected: int, given: int) -> SharedError:

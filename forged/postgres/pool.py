@@ -35,8 +35,9 @@ from forged_client.protocol import SharedReport
 
 _FIRST_S, _LONGEST_S = 0.1, 5.0
 _REFUSED_S = 30.0  # refused access needs a person, and servers count attempts
+_NO_ACCESS = frozenset({"refused", "role"})
 # Reasons about the server itself and not about a request.
-_COUNTS = frozenset({"unreachable", "timeout", "refused"})
+_COUNTS = frozenset({"unreachable", "timeout", *_NO_ACCESS})
 
 
 class ServerHealth:
@@ -60,7 +61,7 @@ class ServerHealth:
         """Return the seconds before the next probe: 0 at first, then up to 5, 30 after refused access."""
         if self._probes == 0:
             return 0.0
-        refused = self._error is not None and self._error.reason == "refused"
+        refused = self._error is not None and self._error.reason in _NO_ACCESS
         return _REFUSED_S if refused else min(_FIRST_S * 2 ** (self._probes - 1), _LONGEST_S)
 
     def record_success(self) -> None:

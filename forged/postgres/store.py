@@ -6,14 +6,13 @@ Rows were written by other daemons, so texts are redacted again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forged.attributes import Facts
 from forged.map import VectorMap
-from forged.memory import Memory, Piece, Scope, Trigger, default_category
+from forged.memory import Scope
 from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
 from forged.postgres.shared import SharedServer
@@ -21,11 +20,66 @@ from forged.postgres.values import Stored
 from forged.state import Owner
 from forged.stores import Question, Ranked, SearchResult, View, comparison_key, matches_filters
 
+if TYPE_CHECKING:
+    from forged.postgres.copies import DocumentCopies
+
 _MOST_NEAR = 5
 _MOST_HIDDEN = 50  # so many more rows are asked for at first
 
 ROOT = "shared"
 """The root of every row: no path, so that it equals no root of files."""
+
+
+class CopiesStore:
+    """Documents of the team for a turn: their copies, and the rows beyond them that the server has.
+
+    A turn waits 150 ms at most for the server. After two answers in a row that are late or fail it is not
+    asked for a minute.
+    """
+
+    scope: str = Scope.ORG
+    owner = ""
+    most = 2
+
+    def __init__(self, copies: DocumentCopies, tops: tuple[str, ...]) -> None:
+        """Take `tops`, the roots of the caller."""
+        self.name = copies.name
+        self._copies, self._tops = copies, tops
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        """Return the map of the copies, none while they may be outdated."""
+        return (self._copies.map,) if self._copies.map is not None else ()
+
+    async def view(self, generation: int, deadline: float) -> View:
+        """Return the view of the copies now; it is never waited for."""
+        del generation, deadline
+        return self._copies.view(self.maps())
+
+    async def view_for(self, question: Question) -> View:
+        """Return the view of the copies and of the rows beyond them that are nearest to a question."""
+        maps = self.maps()
+        if maps and self._copies.has_more and question.vectors is not None:
+            rows = await self._copies.asking.rows(question.vectors, question.deadline, self._tops)
+            hidden, known = self._copies.without, maps[0]
+            beyond = [
+                row for row in rows if known.find(row.id) is None and not {row.id, row.document_id} & hidden
+            ]
+            maps = (*maps, await self._copies.map_beyond(beyond)) if beyond else maps
+        return self._copies.view(maps)
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        """Return the attributes of a result, None for a result of another store."""
+        copy = self._copies.find(found.memory.id) if found.root == self.name else None
+        if copy is None or copy.memory.piece is None:
+            return None
+        return Facts(source=copy.memory.piece.source)
+
+    def has(self, found: Ranked) -> bool:
+        """Return True if a piece that a search found still exists."""
+        return self.attributes(found) is not None
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        """Count nothing: documents have no counts of answers."""
 
 
 class SharedStore:
@@ -116,6 +170,10 @@ class SharedStore:
         row = self._row(found)
         return None if row is None else row.facts
 
+    def has(self, found: Ranked) -> bool:
+        """Return True for a row that this store found."""
+        return self._row(found) is not None
+
     def use(self, found: Iterable[Ranked]) -> None:
         """Count results as used in an answer, on the server."""
         self._shared.count_used([row for row in map(self._row, found) if row is not None])
@@ -126,7 +184,7 @@ class SharedStore:
 
     def _ranked(self, row: Stored, key: str | None) -> Ranked:
         """Return a row as a search result, and remember the row for `attributes` and `use`."""
-        cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory_of_row(row)
+        cosine, memory = None if row.distance is None else 1.0 - row.distance, row.as_memory()
         model = comparison_key(key, memory.content)
         found = Ranked(memory, cosine or 0.0, cosine=cosine, root=ROOT, model=model)
         self._rows[found.same] = row
@@ -159,28 +217,3 @@ def stores_of(
         return ()
     left_out = {scope: hidden((scope, owner)) for scope, owner in owners.items()}
     return (SharedStore(shared, owners, wanted, hidden=left_out, deadline=deadline, tops=tops),)
-
-
-def _memory_of_row(row: Stored) -> Memory:
-    """Convert a row of the server to a memory, with its text redacted again."""
-    is_piece = bool(row.document_id)
-    return Memory(
-        id=row.id,
-        content=cleaned(row.content),
-        created_at=_time_text(row.created_at),
-        updated_at=_time_text(row.updated_at or row.created_at),
-        version=row.version,
-        scope=row.scope,
-        category=row.category or default_category(row.scope),
-        session_id=row.owner if row.scope == Scope.SESSION else "",
-        trigger=Trigger.EXPLICIT,
-        supersedes=row.supersedes or None,
-        piece=Piece(row.document_id, row.chunk_index, 0, row.facts.source) if is_piece else None,
-    )
-
-
-def _time_text(at: datetime | None) -> str:
-    """Return a time as text in UTC, "" for None."""
-    if at is None:
-        return ""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -14,7 +14,8 @@ from forged.attributes import UNKNOWN, Facts
 from forged.config import Config, install_command, resolve_key
 from forged.errors import ConfigError, SharedError
 from forged.files import AGENT_ID
-from forged.memory import Scope
+from forged.memory import Memory, Piece, Scope, Trigger, default_category
+from forged.models import cleaned
 
 SHAREABLE = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
 
@@ -72,6 +73,30 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     file: bytes | None = None
     file_sha256: str = ""
     distance: float | None = None
+
+    def as_memory(self) -> Memory:
+        """Return the row as a memory, with its text and the name of its document redacted again."""
+        is_piece, source = bool(self.document_id), cleaned(self.facts.source)
+        return Memory(
+            id=self.id,
+            content=cleaned(self.content),
+            created_at=_time_text(self.created_at),
+            updated_at=_time_text(self.updated_at or self.created_at),
+            version=self.version,
+            scope=self.scope,
+            category=self.category or default_category(self.scope),
+            session_id=self.owner if self.scope == Scope.SESSION else "",
+            trigger=Trigger.EXPLICIT,
+            supersedes=self.supersedes or None,
+            piece=Piece(self.document_id, self.chunk_index, 0, source) if is_piece else None,
+        )
+
+
+def _time_text(at: datetime | None) -> str:
+    """Return a time as text in UTC, "" for None."""
+    if at is None:
+        return ""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:

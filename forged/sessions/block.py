@@ -23,7 +23,7 @@ from forged.stores import Ranked
 from forged.text.injected_text import MARK, TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN
 
-_LABEL_LIMIT, _OLDER_LINE_LIMIT = 80, 200
+_LABEL_LIMIT, _OLDER_LINE_LIMIT, _SOURCE_LIMIT = 80, 200, 60
 _OLDER_LIMIT = 5
 _STALE_LIMIT = 2
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -151,7 +151,10 @@ def _entry_text(entry: Entry, text: str, names: ShortNames) -> str:
 
 
 def _label_words(memory: Memory) -> list[str]:
-    """Return category and scope of a memory in words, without those that its heading has."""
+    """Return category and scope of a memory in words, or the name of the document that it is a piece of."""
+    if memory.piece is not None:
+        source = memory.piece.source
+        return [label(source if len(source) <= _SOURCE_LIMIT else source[-_SOURCE_LIMIT:], _SOURCE_LIMIT)]
     category = _CATEGORIES.get(memory.category) or label(memory.category, _LONGEST_WORD)
     words = (category, _SCOPES.get(memory.scope, ""))
     return [word for word in words if word and word != _SAID.get(source_of(memory))]

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from forged.state.attributes import Attributes
     from forged.state.capture_log import CaptureLog, CaptureLogEntry
     from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_digests
+    from forged.state.copy_folder import CopyFolder, PieceCopy
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
     from forged.state.ingested import IngestedFile
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.outbox import Write, WriteFailure, WriteKind
+    from forged.state.outbox import Write, WriteFailure
     from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
     from forged.state.replicas import (
         DOCUMENTS,
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
         RemovalMark,
         Replica,
         Replicas,
-        ServerClock,
         SharedOwners,
         is_newer,
     )
     from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
-    from forged.state.to_review import MOST_LEARNED, ToReview
+    from forged.state.to_review import MOST_LEARNED
     from forged.state.trust import Exclude, Excludes, OwnFile, RootRecord, TrustFindings, TrustRecords
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "CaptureLogEntry",
     "CapturePart",
     "Change",
+    "CopyFolder",
     "CutCount",
     "CutEvent",
     "DeadLetter",
@@ -70,6 +71,7 @@ __all__ = [
     "OwnRemovalMarks",
     "Owner",
     "PendingWrite",
+    "PieceCopy",
     "Receipt",
     "RecordedMemory",
     "RemovalMark",
@@ -81,17 +83,14 @@ __all__ = [
     "RootIds",
     "RootListing",
     "RootRecord",
-    "ServerClock",
     "SetKey",
     "SharedOwners",
     "State",
-    "ToReview",
     "TrashedRows",
     "TrustFindings",
     "TrustRecords",
     "Write",
     "WriteFailure",
-    "WriteKind",
     "cut",
     "digests",
     "is_newer",
@@ -102,6 +101,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     database=("Change",),
+    copy_folder=("CopyFolder", "PieceCopy"),
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
@@ -110,14 +110,14 @@ __getattr__ = lazy_exports(
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     capture_log=("CaptureLog", "CaptureLogEntry"),
-    outbox=("Write", "WriteFailure", "WriteKind"),
+    outbox=("Write", "WriteFailure"),
     removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
     replicas=(
         *("DOCUMENTS", "NEVER_MET", "OwnRemovalMarks", "Owner", "RemovalMark", "Replica", "Replicas"),
-        *("ServerClock", "SharedOwners", "is_newer"),
+        *("SharedOwners", "is_newer"),
     ),
     requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),
-    to_review=("MOST_LEARNED", "ToReview"),
+    to_review=("MOST_LEARNED",),
     trust=("Exclude", "Excludes", "TrustFindings", "OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -21,7 +21,7 @@ _FILES = frozenset(
         *("executable", "forged.log", "forged.log.1", "starting.lock", PAGE),
     }
 )
-_FOLDERS = frozenset({"trash", "run", "classifier"})
+_FOLDERS = frozenset({"trash", "run", "classifier", "documents"})
 _TEMP = ".forged-"
 _MOST = 5
 

@@ -37,9 +37,8 @@ _MOST_SEEN = 64
 _LONGEST = 4096  # characters of a cached key: a spelling of a path may hold any number of `/./`
 _THREADS = 4  # a hanging disk blocks one; the others go on
 
-_T = TypeVar("_T")
 _Key = TypeVar("_Key")
-_Found = TypeVar("_Found")
+_T = TypeVar("_T")
 
 
 class Workplace(msgspec.Struct, frozen=True, eq=False):
@@ -70,9 +69,8 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
 
     def still_has(self, found: Iterable[Ranked]) -> bool:
         """Return True if memories found in other stores still exist: those of a session expire."""
-        homes = {home.root: home for home in self.maps()}
-        others = (each for each in found if each.root not in self.tops)
-        return all(each.root in homes and homes[each.root].find(each.memory.id) for each in others)
+        elsewhere = (each for each in found if each.root not in self.tops)
+        return all(any(store.has(each) for store in self.others) for each in elsewhere)
 
 
 class Resolver:
@@ -87,13 +85,15 @@ class Resolver:
         *,
         state: State | None = None,
         sessions: tuple[SessionMemories, SessionViews] | None = None,
+        team: Callable[[tuple[str, ...]], tuple[Store, ...]] = lambda _: (),
     ) -> None:
-        """Create a resolver of the user's `home`; without `sessions` there are no session memories."""
+        """Create a resolver for a `home`; `team` returns stores of team documents, for a caller's roots."""
         self.home = home
         self._user = user
         self._indexer = indexer
         self._state = state
         self._sessions = sessions
+        self._team = team
         self._clock = clock
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
         self._places = _LookupCache(self._look_up_place, clock)
@@ -134,6 +134,7 @@ class Resolver:
         named = agent if AGENT_ID.fullmatch(agent) else ""
         scopes = [scope for scope in (Scope.SESSION, Scope.AGENT, Scope.ORG) if scope in wanted]
         others = await self.stores(place, scopes, agent=named, session_id=session_id)
+        others += self._team(place.tops) if Scope.ORG in wanted else ()
         return msgspec.structs.replace(place, others=others)
 
     async def stores(
@@ -217,7 +218,7 @@ class Resolver:
         tops = tuple(root.top for root in roots)
         return Workplace(roots, self._make_file_store(roots), tops, settings, off, warnings)
 
-    def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
+    def _in_thread(self, look: Callable[[], _T]) -> Awaitable[_T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 

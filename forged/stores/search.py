@@ -42,7 +42,7 @@ from forged.map import (
 )
 from forged.models import Vectors
 from forged.stores.merging import merge_models, merge_stores
-from forged.stores.store import RemoteStore, Store, View
+from forged.stores.store import LimitedStore, RemoteStore, Store, View
 from forged.stores.values import GIVEN, Question, SearchResult
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,8 @@ class StoreSearch:
         by_store = [] if first is None else [first]
         for store in stores:
             in_second = _first_list(found.get(f"{store.name} (cjk)"))
-            by_store += [merge_models(rows, in_second, question) for rows in found[store.name].lists]
+            own_question = _question_for(store, question)
+            by_store += [merge_models(rows, in_second, own_question) for rows in found[store.name].lists]
         if not by_store:
             return SearchResult(missing=missing)
         rows = by_store[0] if first is not None and not stores else merge_stores(by_store, question)
@@ -138,7 +139,11 @@ class StoreSearch:
 
     async def _search_store(self, store: Store, question: Question) -> StoreResult:
         """Search a store by words and vectors; report a first build not done within 50 ms."""
-        view = await store.view(question.generation, _view_deadline(question))
+        question = _question_for(store, question)
+        if isinstance(store, LimitedStore):
+            view = await store.view_for(question)
+        else:
+            view = await store.view(question.generation, _view_deadline(question))
         if not view.size:
             return StoreResult(missing="is being read for the first time" if view.waiting else "")
         return StoreResult((await self.searcher_of(view).search(question),))
@@ -147,12 +152,21 @@ class StoreSearch:
         """Search a store by the vectors of the second model (CJK), if it has any."""
         view = await store.view(question.generation, _view_deadline(question))
         second = self.second(view, tops) if self.second is not None else None
-        return StoreResult() if second is None else await _search_by_second(second, question)
+        if second is None:
+            return StoreResult()
+        return await _search_by_second(second, _question_for(store, question))
 
     def searcher_of(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
         """Return the searcher of a view, by words and vectors or by distance alone."""
         weight = 0.0 if by_distance else self._lexical_weight
         return ViewSearcher(view, lexical_weight=weight, thread=self._thread, batch=self._batch)
+
+
+def _question_for(store: Store, question: Question) -> Question:
+    """Return the question to one store, for as many memories as it may add."""
+    if not isinstance(store, LimitedStore):
+        return question
+    return replace(question, top_k=min(question.top_k, store.most), pinned=frozenset())
 
 
 def _view_deadline(question: Question) -> float:

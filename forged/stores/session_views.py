@@ -6,20 +6,18 @@ roots that their session saw. A text that was kept despite a secret is not sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import compress
 
 import msgspec
-import numpy as np
 
 from forged.attributes import Facts
-from forged.map import MapPart, Ranked, VectorMap, build_chains, build_dense
-from forged.maps import EmbeddingQueue, Indexer, RowMaker, text_hash
-from forged.memory import Memory, Scope
+from forged.map import Ranked, VectorMap
+from forged.maps import EmbeddingQueue, Indexer, text_hash
+from forged.memory import Scope
 from forged.models import cleaned
 from forged.stores.session_memories import SessionMemories, SessionMemory
-from forged.stores.store import View
+from forged.stores.store import View, is_in_maps
 
 
 def root_of_session(session_id: str) -> str:
@@ -52,6 +50,10 @@ class SessionStore:
         """Return the attributes of a found memory; None if it is not of this session."""
         return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
 
+    def has(self, found: Ranked) -> bool:
+        """Return True if a memory that a search found still is in this session; they expire."""
+        return is_in_maps(self.maps(), found)
+
     def use(self, found: Iterable[Ranked]) -> None:
         """Count one use of each of the found memories that is of this session."""
         for each in found:
@@ -78,7 +80,6 @@ class SessionViews:
     def __init__(self, memories: SessionMemories, indexer: Indexer) -> None:
         self._memories = memories
         self._indexer = indexer
-        self._maker = RowMaker(lexical=True, embedded=None, pause=lambda: None)
         self._maps: dict[str, _SessionMap] = {}
         for queue in indexer.queues:
             queue.add_holder(partial(self._texts_for, queue))
@@ -113,34 +114,14 @@ class SessionViews:
         return known.home
 
     def _build_map(self, session_id: str, rows: Iterable[SessionMemory], generation: int) -> VectorMap:
-        """Return a new map of a session's memories, in a part for each model."""
-        memories = tuple(sorted((row.memory for row in rows), key=lambda each: each.id))
-        second = self._indexer.second
-        is_own = [self._indexer.queue_of(each.content) is not second or second is None for each in memories]
-        theirs = [each for each, own in zip(memories, is_own, strict=True) if not own]
-        parts = [self._build_part(list(compress(memories, is_own)), self._indexer.queue)]
-        parts += [self._build_part(theirs, second)] if theirs else []
-        return VectorMap(
-            root=root_of_session(session_id),
-            scope="session",
+        """Return a new map of a session's memories, with the vectors that their models have made."""
+        return self._indexer.map_of(
+            root_of_session(session_id),
+            Scope.SESSION,
+            [row.memory for row in rows],
+            lambda queue, memory: queue.get(text_hash(memory.content)),
             generation=generation,
-            memories=memories,
-            parts=tuple(parts),
-            chains=build_chains(memories),
         )
-
-    def _build_part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> MapPart:
-        """Return the map part of one model's memories, with the vectors that exist."""
-        rows = self._maker.rows(tuple(memories), None)
-        vectors = [queue.get(text_hash(each.content)) for each in memories] if queue is not None else []
-        known = next((len(each) for each in vectors if each is not None), 0)
-        if queue is None or not known:
-            return rows.with_vectors(None)
-        zero = np.zeros(known, np.float32)
-        stacked = np.stack([zero if each is None else each for each in vectors])
-        dense = build_dense(queue.identity.key, stacked)
-        is_second = queue is self._indexer.second
-        return rows.with_vectors(None, second=dense) if is_second else rows.with_vectors(dense)
 
     def _texts_for(self, queue: EmbeddingQueue) -> Iterator[tuple[tuple[str, ...], Mapping[bytes, str]]]:
         """Yield all texts for a model, by hash, with the roots that their sessions saw."""

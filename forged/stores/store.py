@@ -107,8 +107,22 @@ class Store(Protocol):
     def attributes(self, found: Ranked) -> Facts | None:
         """Return the attributes of a found memory; None for one of another store."""
 
+    def has(self, found: Ranked) -> bool:
+        """Return True if a memory that a search found still is in this store."""
+
     def use(self, found: Iterable[Ranked]) -> None:
         """Count one use of each of the found memories that is of this store."""
+
+
+@runtime_checkable
+class LimitedStore(Store, Protocol):
+    """Protocol of a store that adds at most `most` memories to a search, and looks for its question."""
+
+    @property
+    def most(self) -> int: ...
+
+    async def view_for(self, question: Question) -> View:
+        """Return the view to search for a question; it may take rows in that are elsewhere."""
 
 
 @runtime_checkable
@@ -157,6 +171,10 @@ class FileStore:
         facts = self._state.facts(*found.key)
         return msgspec.structs.replace(facts, agent_id=self.owner) if self.owner else facts
 
+    def has(self, found: Ranked) -> bool:
+        """Return True if a memory that a search found still is in a root of this store."""
+        return is_in_maps(self.maps(), found)
+
     def use(self, found: Iterable[Ranked]) -> None:
         """Count one use of each of the found memories that is in a root of this store."""
         if self._state is not None:
@@ -192,6 +210,11 @@ class FileStore:
             used=identity.note_query if identity is not None else ignore_dimension,
             left_out=partial(_left_out, indexes),
         )
+
+
+def is_in_maps(maps: Iterable[VectorMap], found: Ranked) -> bool:
+    """Return True if one of these maps has a memory that a search found."""
+    return any(home.root == found.root and home.find(found.memory.id) is not None for home in maps)
 
 
 def _generation_to_await(index: RootIndex, generation: int) -> int:

@@ -24,7 +24,7 @@ from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals, Dispatcher
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
-from forged.memories import MemoryParts, Sharing
+from forged.memories import MemoryParts, sharing
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
@@ -175,7 +175,7 @@ class Parts:
             session_memories=self.session_memories,
             session_views=self.session_views,
             reload=_never,
-            sharing=Sharing(memories=self.memories),
+            sharing=sharing.Sharing(memories=self.memories),
         )
         self.handlers = Dispatcher(self.daemon)
         self.keeping: asyncio.Task[None] | None = None
@@ -187,8 +187,8 @@ class Parts:
     def shares(self, shared: SharedServer) -> None:
         """Have a team's server, which somebody else runs."""
         self.memories = msgspec.structs.replace(self.memories, shared=shared)
-        sharing = Sharing(memories=self.memories, owners=SharedOwners(shared.settings.user_id))
-        self.daemon = msgspec.structs.replace(self.daemon, memories=self.memories, sharing=sharing)
+        shares = sharing.Sharing(memories=self.memories, owners=SharedOwners(shared.settings.user_id))
+        self.daemon = msgspec.structs.replace(self.daemon, memories=self.memories, sharing=shares)
         self.handlers = Dispatcher(self.daemon)
 
     async def ask(self, request: wire.Request, peer: Peer = PERSON) -> wire.Reply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import tempfile
 import time
@@ -39,7 +40,8 @@ class Machine:
         *,
         role: str = "postgres",
         provider: ScriptedProvider | None = None,
-        **settings: str,
+        retrieve: str = "agent",
+        **settings: str | int,
     ) -> None:
         self.name, self.user_id = name, user_id
         self.home = place / name
@@ -55,17 +57,18 @@ class Machine:
             "user_id": user_id,
             **settings,
         }
+        self.retrieve = retrieve
         self._memory = f'embedding_model = "{database.model.name}"\n'
         if provider is not None:
             self._memory += f'embedding_base_url = "{provider.base_url}"\n'
         self.daemon = DaemonProcess(self.home, config=self._config(self.shared))
 
-    def _config(self, shared: Mapping[str, str]) -> str:
-        lines = "".join(f'{key} = "{value}"\n' for key, value in shared.items())
-        scopes = '[scopes]\nretrieve = "agent"\n'
+    def _config(self, shared: Mapping[str, str | int]) -> str:
+        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in shared.items())
+        scopes = f'[scopes]\nretrieve = "{self.retrieve}"\n'
         return f"[memory]\n{self._memory}{scopes}[shared]\n{lines}dimension = 8\n"
 
-    def restart(self, **changed: str | None) -> None:
+    def restart(self, **changed: str | int | None) -> None:
         """Start the daemon again with other settings of `[shared]`; None takes one away."""
         self.daemon.stop()
         shared = {key: value for key, value in (self.shared | changed).items() if value is not None}
@@ -110,6 +113,12 @@ class Machine:
         """Remove a document; return True if the server gets the removal later."""
         with self.client() as client:
             return client.ask(RemoveDocument(name=name)).waits
+
+    def turn(self, message: str, **options: object) -> str:
+        """Return the text that an agent gets for a message."""
+        with self.client() as client:
+            asked = [{"role": "user", "content": message}]
+            return client.retrieve(str(self.workspace), asked, **options).text
 
     def forget(self, memory_id: str, **options: object) -> None:
         with self.client() as client:

@@ -553,6 +553,9 @@ class Scripted:
     def attributes(self, found):
         del found
 
+    def has(self, found):
+        return found in self.rows
+
     def use(self, found):
         del found
 

@@ -188,6 +188,24 @@ class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class CopiesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of the team's documents on this machine, which turns search: their number and size in bytes.
+
+    `has_more`: beyond `limit` bytes the server has others, which it is asked for. Copies are left out of
+    turns unless `is_shown`. `looked_s` is the time since they were compared with the server, `problem` the
+    reason that they were not.
+    """
+
+    documents: int = 0
+    pieces: int = 0
+    size: int = 0
+    limit: int = 0
+    has_more: bool = False
+    is_shown: bool = False
+    looked_s: float | None = None
+    problem: str = ""
+
+
 class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     """Health of a team's server. `state`: untried, ok, failing.
 
@@ -195,10 +213,11 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     used although it answers. `waiting` writes are stored here until it takes them; `waits` are the reasons of
     those that failed, each after their number. `without_vector` rows wait for the model. `odd` rows, by id,
     cannot be read and are left out of answers. `refused` are writes that it will never take, each with the
-    reason. `replayed_s` is the time since the last stored write was sent. `writers` are other
-    daemons with the time since their last write; changes arrive while
-    `listening`. `absent_documents` are on the server and no longer in this machine's files. `sync` are the
-    files that other machines have as well, `sync_problem` the reason that none are synchronized now.
+    reason. `replayed_s` is the time since the last stored write was sent. `writers` are other daemons with
+    the time since their last write; changes arrive while `listening`. `absent_documents` are on the server
+    and no longer in this machine's files. `copies` are those of the team's documents, None if turns do not
+    search them. `sync` are the files that other machines have as well, `sync_problem` the reason that none
+    are synchronized now.
     """
 
     server: str
@@ -218,6 +237,7 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     listening: bool = False
     writers: dict[str, float] = msgspec.field(default_factory=dict)
     absent_documents: int = 0
+    copies: CopiesReport | None = None
     sync: tuple[SyncReport, ...] = ()
     sync_problem: str = ""
 

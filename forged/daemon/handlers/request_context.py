@@ -26,7 +26,7 @@ from forged.fair_queue import Activity
 from forged.files import AGENT_ID, Watcher, atomic
 from forged.map import VectorMap
 from forged.maps import Indexer
-from forged.memories import PATIENCE_S, MemoryParts, Sharing
+from forged.memories import PATIENCE_S, MemoryParts, sharing
 from forged.memory import OF_PERSON, Memory, Origin, Scope
 from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
@@ -87,7 +87,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]  # starts over if the configuration has changed
-    sharing: Sharing
+    sharing: sharing.Sharing
 
 
 R = TypeVar("R", bound=Reply)

@@ -159,6 +159,7 @@ CREATE INDEX agent_memories${set}_changed ON forged.agent_memories${set} (agent_
 CREATE INDEX user_memories${set}_replaced ON forged.user_memories${set} (user_id, supersedes) WHERE supersedes IS NOT NULL;
 CREATE INDEX agent_memories${set}_replaced ON forged.agent_memories${set} (agent_id, supersedes) WHERE supersedes IS NOT NULL;
 CREATE INDEX organizational_memories${set}_document ON forged.organizational_memories${set} (document_id, chunk_index);
+CREATE INDEX organizational_memories${set}_newest ON forged.organizational_memories${set} (created_at DESC, id);
 CREATE INDEX organizational_memories${set}_source ON forged.organizational_memories${set} USING hash (source);
 
 -- Rows of a session are seen by its user, and by whoever wrote them. Nobody writes in another's name, or puts a
