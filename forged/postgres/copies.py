@@ -204,7 +204,8 @@ class DocumentCopies:
     async def _follow(self) -> None:
         """Fetch changed pieces and drop those that are gone. Raises SharedError, OSError."""
         self._dropped = set()
-        self.without = without = await self._left_out()
+        without = await self._left_out()
+        self.without = without | self._dropped
         digest, self.has_more = await self._server.newest_digest(without, self._most_bytes)
         if digest == self._digest and self._model == self._answering_model and not self._unsaved:
             return
