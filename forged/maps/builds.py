@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
-_LARGE = 2000
+LARGE = 2000
 _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 # With new vectors a map is swapped in when there are twice as many, and not sooner than after so long.
 _RICHER_S = 10.0
@@ -423,7 +423,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
 
 def _large_rows_identity(index: RootIndex) -> object:
     """Return an object that changes when the large rows are laid out anew and older ones are freed."""
-    return index.map.parts[0].traits if index.map is not None and len(index.map.memories) >= _LARGE else None
+    return index.map.parts[0].traits if index.map is not None and len(index.map.memories) >= LARGE else None
 
 
 def retry_after(error: Exception, before: float | None) -> float:

@@ -23,7 +23,7 @@ from forged.fair_queue import log_failure
 from forged.files import MemoryStore, Root, Snapshot, drop_lost_watches
 from forged.map import MapPart, VectorMap, build_chains, build_dense
 from forged.maps.builder import Builder
-from forged.maps.builds import BuildEvents, Builds, RootIndex
+from forged.maps.builds import LARGE, BuildEvents, Builds, RootIndex, trim_memory
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
 from forged.maps.model_identity import ModelCache
 from forged.maps.rows import MapRows, RowMaker
@@ -122,6 +122,8 @@ class Indexer:
         own = tuple(compress(ordered, is_own))
         parts = [self._part_of(own, self.queue, vector_of, known.get(False))]
         parts += [self._part_of(theirs, self.second, vector_of, known.get(True))] if theirs else []
+        if len(ordered) >= LARGE:
+            trim_memory()
         return VectorMap(
             root=root,
             scope=scope,
@@ -140,7 +142,7 @@ class Indexer:
     ) -> MapPart:
         """Return the map part of one model's memories, with the vectors that exist."""
         known = None
-        if before is not None and before.cues is None:
+        if before is not None and before.memories and before.cues is None:
             known = MapRows(before.memories, (b"",) * len(before.memories), before.lexical, before.traits)
         rows = self._maker.rows(memories, known)
         vectors = [vector_of(queue, each) for each in memories] if queue is not None else []

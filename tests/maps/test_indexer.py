@@ -556,7 +556,7 @@ async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_
 
 async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(repo, root, monkeypatch):
     returned = threading.Event()
-    monkeypatch.setattr(builds, "_LARGE", 1)
+    monkeypatch.setattr(builds, "LARGE", 1)
     async with indexing(None) as indexer:
         index = await opened(indexer, root)
         monkeypatch.setattr(builds, "trim_memory", returned.set)

@@ -17,7 +17,9 @@ from forged.memory import Scope
 from forged.postgres.connecting import connect
 from forged.postgres.documents import ServerAsking
 from forged.postgres.roles import RowOwner, grant
+from forged.postgres.statements import CHANNEL
 from forged.postgres.values import Stored
+from forged.postgres.writing import payload
 from forged.state.copy_folder import KEPT_S
 from tests.postgres.meeting import Machine, a_meeting, running
 from tests.postgres.test_forgetting import read_only
@@ -336,6 +338,37 @@ def test_beyond_the_size_a_turn_asks_the_server(beyond):
     meeting.sql("TRUNCATE forged.organizational_memories")
     eventually(lambda: not reader.status.copies.has_more)
     assert reader.turn(ASKED) == ""
+
+
+def test_the_newest_pieces_within_the_size_have_copies(tmp_path, empty):
+    """Of forty texts of 60,000 bytes, 17 fit into a MiB; a removal makes room for the next older one."""
+    empty.sql(
+        "INSERT INTO forged.organizational_memories (id, agent_id, source, content, document_id, created_at)"
+        " SELECT 'mem_' || n, '', n || '.md', 'walrus' || n || repeat(' x', 30000), 'doc_' || n,"
+        " '2026-11-01'::timestamptz + make_interval(mins => n) FROM generate_series(1, 40) AS n"
+    )
+    reader = Machine("reader", tmp_path, empty, "bob", "org", retrieve="org", documents_mib=1)
+    with running(reader):
+        has_copies(reader, 17)
+        assert reader.status.copies.has_more
+        assert [searched(reader, f"walrus{number}") for number in (40, 24, 23, 1)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        empty.sql("DELETE FROM forged.organizational_memories WHERE id = 'mem_40'")
+        empty.sql("SELECT pg_notify(%s, %s)", (CHANNEL, payload((Scope.ORG, ""))))
+        eventually(lambda: searched(reader, "walrus23"))
+        assert not searched(reader, "walrus40")
+        assert len(copies(reader)) == 17
+
+
+def searched(machine: Machine, word: str) -> bool:
+    """Return True if a search finds a piece with a word."""
+    with machine.client() as client:
+        found = client.search(str(machine.workspace), word, limit=1).memories
+    return any(f"{word} " in each.content for each in found)
 
 
 class _Server:
