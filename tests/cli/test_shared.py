@@ -7,10 +7,10 @@ import itertools
 import msgspec
 import pytest
 
-from forged.cli.shared_status import shared_troubles
+from forged.cli.shared_status import shared_facts, shared_troubles
 from forged.config import install_command
 from forged.postgres.connecting import require_pgvector
-from forged_client.protocol import SharedReport, SyncReport
+from forged_client.protocol import CopiesReport, SharedReport, SyncReport
 from tests.support.postgres import MODEL, database, empty_database, make_database, server, template
 
 __all__ = ["database", "empty_database", "server", "template"]
@@ -271,3 +271,41 @@ def test_status_names_what_waits_and_what_stays_here_with_one_reason_each():
     ]
     without_reason = shared_troubles(msgspec.structs.replace(report, waits=(), sync=()))
     assert next(without_reason) == "3 writes waiting here until the server accepts them"
+
+
+COPIES = CopiesReport(documents=2, size=3 << 19, limit=16 << 20, is_shown=True, looked_s=12, has_more=True)
+OLDER = "older ones are searched on the server"
+
+
+@pytest.mark.parametrize(
+    ("copies", "fact", "troubles"),
+    [
+        (
+            CopiesReport(
+                documents=2, size=3 << 19, limit=16 << 20, is_shown=True, looked_s=12, has_more=True
+            ),
+            "copies of 2 documents of the team (1.5 of 16 MiB, compared 12 s ago, older ones are searched on"
+            " the server)",
+            [],
+        ),
+        (
+            CopiesReport(limit=16 << 20, problem="its disk is full"),
+            "copies of 0 documents of the team (0.0 of 16 MiB, not compared yet)",
+            [
+                "documents of the team: its disk is full",
+                "documents of the team are left out of turns until the server was read",
+            ],
+        ),
+        (
+            CopiesReport(
+                documents=1, size=1 << 20, limit=1 << 20, is_shown=True, looked_s=7200, problem="away"
+            ),
+            "copies of 1 document of the team (1.0 of 1 MiB, compared 2 h ago)",
+            [],  # the server's own line says that it is away
+        ),
+    ],
+)
+def test_status_says_which_copies_turns_search_and_when_they_were_compared(copies, fact, troubles):
+    report = SharedReport(server="db.example/memories", message="away", copies=copies)
+    assert fact in list(shared_facts(report))
+    assert list(shared_troubles(report)) == troubles
