@@ -17,7 +17,7 @@ export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench house linear-models eval clean \
-	test-mutations test-properties test-install run-tests
+	test-mutations test-postgres test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
 	$(PYTHON) -m venv "$(VENV)"
@@ -59,6 +59,11 @@ run-tests:
 CHATS := tests/flows/test_unrelated_chats.py
 test-faults: $(VENV)/.installed
 	$(PYTEST) --numprocesses 2 $(BY_FILE) tests/faults $(CHATS)
+
+# Tests of a team's server by another PostgreSQL with pgvector, such as POSTGRES=/usr/lib/postgresql/15/bin.
+POSTGRES ?=
+test-postgres: $(VENV)/.installed
+	FORGED_TEST_POSTGRES="$(POSTGRES)" $(PYTEST) --numprocesses 2 $(BY_FILE) tests/postgres
 
 # Tests that `make test` leaves out or shortens: the tier above, all examples of the property tests, and long tests.
 # Twenty minutes on two cores.

@@ -152,9 +152,10 @@ class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
 class SharedError(ForgedError):
     """Raised if a team's PostgreSQL server could not do a request; `reason` says why.
 
-    `reason` is one word: unreachable, timeout, busy, refused (no access), role (no such login), server (an
-    error of its own that passes), not_installed, pgvector, schema, dimension, model, permission, invalid. The
-    message is a sentence with the remedy, without a password or the text of a row.
+    `reason` is one word: unreachable, timeout, busy, refused (no access), role (no such login), pooler
+    (it is not in session mode), server (an error of its own that passes), not_installed, pgvector, schema,
+    dimension, model, permission, invalid. The message is a sentence with the remedy, without a password or
+    the text of a row.
     """
 
     code = "unavailable"
@@ -166,7 +167,7 @@ class SharedError(ForgedError):
     @property
     def is_away(self) -> bool:
         """Return True if the same request may succeed later."""
-        return self.reason in {"unreachable", "timeout", "busy", "refused", "role", "server"}
+        return self.reason in {"unreachable", "timeout", "busy", "refused", "role", "pooler", "server"}
 
     @property
     def kind(self) -> ErrorKind:

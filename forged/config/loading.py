@@ -23,6 +23,7 @@ from forged.config.known_models import LOCAL, prefixes_of, unusable_reason
 from forged.config.programs import command_problem
 from forged.config.values import (
     EXTRA_SCOPES,
+    SHARED_SCOPES,
     Config,
     Loaded,
     NetworkConfig,
@@ -233,13 +234,21 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
         raise _invalid(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _invalid(key, found, "a URL such as http://proxy.example:3128")
-    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
+    if key == "scopes.retrieve" and not set(_words(value)) <= set(EXTRA_SCOPES):
         raise _invalid(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
+    if key == "shared.scopes" and (odd := set(_words(value)) - set(SHARED_SCOPES)):
+        why = "; memories of a repository travel with git, never by the server" if "repo" in odd else ""
+        raise _invalid(key, found, f"words of {', '.join(SHARED_SCOPES)}, separated by commas{why}")
     if key == "llm.command" and (allowed := command_problem(str(value))):
         raise _invalid(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _invalid(key, found, "an absolute path or start with ~/")
     return value
+
+
+def _words(value: object) -> list[str]:
+    """Return the words of a list in text, separated by blanks or commas."""
+    return str(value).replace(",", " ").split()
 
 
 def _shown_setting(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
@@ -296,5 +305,10 @@ def _warnings_of(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):
             risks = "; ".join(_clear_text_warnings(value, config.network))
             yield f"{key} ({found.origin}) is plain http: {risks}"
+    if config.shared.url and "session" in _words(config.shared.scopes):
+        yield (
+            "shared.scopes names session: session rows of the server are only read; programs of yours write"
+            " them, and sessions of this machine stay in its memory"
+        )
     if config.memory.retrieval_strategy == "hyde" and not config.memory.retrieval_model:
         yield "memory.retrieval_strategy is hyde but memory.retrieval_model is not set: nothing is retrieved"

@@ -106,6 +106,8 @@ class ScopesConfig(Section, frozen=True):
 
 EXTRA_SCOPES = ("session", "agent", "org")
 """Scopes that `[scopes].retrieve` may list."""
+SHARED_SCOPES = ("session", "user", "agent", "org")
+"""Scopes that `[shared].scopes` may list."""
 
 
 class KnowledgeConfig(Section, frozen=True):

@@ -6,13 +6,14 @@ of psycopg, and ConfigError for an invalid URL.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import ipaddress
 import os
 import socket
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import psycopg
@@ -33,6 +34,9 @@ OLDEST_PGVECTOR = (0, 8)
 """First version that continues a search if a filter left too few rows."""
 
 _LOGIN = ("host", "hostaddr", "port", "dbname", "user")
+Pooler = Literal["", "session", "transaction", "statement"]
+"""For how long a pooler lends a connection of the server; "" if there is none."""
+POOLER_FIX = "set its pool_mode to session, or let shared.url name the server itself"
 CONNECT_S = 5
 """Time limit in seconds for a new connection."""
 EF_SEARCH = 100
@@ -55,6 +59,8 @@ SETTINGS = {
 }
 """Settings of PostgreSQL and pgvector for a connection that searches."""
 _CANCEL_S = 0.3
+# Others use the same pooler, so that a process may be taken by chance.
+_POOLER_TRIES, _POOLER_S = 3, 1.0
 
 
 def parameters(settings: Settings) -> dict[str, Any]:
@@ -110,6 +116,52 @@ async def connect(settings: Settings) -> Connection:
         return await _QuickCancelConnection.connect(**parameters(settings), autocommit=True)
     except (psycopg.Error, OSError) as error:
         raise shared_error(error) from error
+
+
+async def server_pid(connection: Connection) -> int:
+    """Return the id of the server's process that serves a connection; a pooler reports an id of its own."""
+    found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+async def find_pooler(connection: Connection, settings: Settings) -> Pooler:
+    """Return how a pooler between this machine and the server lends connections; "" without a pooler.
+
+    A second connection takes the server's process that the first one has left, if the pooler allows it.
+    """
+    pid = await server_pid(connection)
+    if pid == connection.info.backend_pid:
+        return ""
+    try:
+        for _ in range(_POOLER_TRIES):
+            async with await connect(settings) as other:
+                await other.set_autocommit(False)
+                taken = await _pid_in_time(other)
+                if not taken:  # the first connection keeps the pooler's only process
+                    return "session"
+                if taken == pid or await _pid_in_time(connection) != pid:
+                    return "transaction"
+    except psycopg.errors.ProtocolViolation:  # pgbouncer refuses transactions in statement mode
+        return "statement"
+    return "session"
+
+
+async def _pid_in_time(connection: Connection) -> int:
+    """Return the id of the server's process, 0 if the pooler has none left for a second."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_POOLER_S):
+            return await server_pid(connection)
+    return 0
+
+
+async def require_session(connection: Connection, settings: Settings) -> None:
+    """Raise SharedError if a pooler lends a connection for less than a session, which would lose settings."""
+    if (pooler := await find_pooler(connection, settings)) not in {"", "session"}:
+        raise SharedError(
+            f"a pooler lends connections of the shared PostgreSQL for a {pooler} only: {POOLER_FIX}",
+            reason="pooler",
+        )
 
 
 class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):

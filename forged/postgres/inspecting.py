@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forged.postgres.connecting import Connection, is_local, parameters
+from forged.postgres.connecting import POOLER_FIX, Connection, Pooler, find_pooler, is_local, parameters
 from forged.postgres.failures import translated
 from forged.postgres.migrating import migration_texts, migrations, require_current
 from forged.postgres.pool import CONNECTIONS
@@ -214,7 +214,18 @@ async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIt
             f"this daemon takes up to {CONNECTIONS} of {most}",
             "raise its max_connections",
         )
+    yield _pooler_finding(await find_pooler(connection, settings))
     yield _tls_finding(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
+
+
+def _pooler_finding(pooler: Pooler) -> Finding:
+    """Return a finding about a pooler between this machine and the server."""
+    if not pooler:
+        return Finding("pooler", "ok", "none: connections are to the server itself")
+    if pooler == "session":
+        return Finding("pooler", "ok", "a pooler in session mode")
+    detail = f"a pooler in {pooler} mode, with which forged does not work"
+    return Finding("pooler", "fail", detail, POOLER_FIX)
 
 
 def _tls_finding(given: dict[str, Any], *, encrypted: bool) -> Finding:

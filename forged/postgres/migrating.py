@@ -1,6 +1,7 @@
 """Apply the numbered files of `migrations/` to a database.
 
-`migrate` updates a database in one transaction under a lock, so that two callers at once apply files once.
+`migrate` updates a database in one transaction that locks the table of applied files, so that two callers at
+once apply each file once. Only the owner of the tables can hold that lock.
 Repeating it changes nothing. A file with `${set}` runs once for every set of tables, any other file once. A
 database with a newer or different file is left alone.
 """
@@ -28,7 +29,15 @@ from forged.postgres.values import EmbeddingModel
 logger = logging.getLogger(__name__)
 _FOLDER = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
-_LOCK = 0x666F72676564  # "forged": the advisory lock of a migration
+# Longest wait for a table that somebody reads; a lock on it makes every later reader wait.
+_LOCK_TIMEOUT = "10s"
+# Errors of a second caller who creates the same schema, table or extension at the same moment.
+_TWINS = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DuplicateSchema,
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.DuplicateObject,
+)
 
 _MAY_NOT = (
     "the role may not create the tables in this database: migrate as the database's owner, or have that run"
@@ -89,11 +98,14 @@ async def migrate(
     """Create pgvector, run lacking migrations, renew members' rights; return steps. Raises SharedError."""
     files = migrations() if files is None else files
     with translated(_MAY_NOT):
+        try:
+            await _create_ledger(connection)
+        except _TWINS:
+            await _create_ledger(connection)
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            await _ensure_extension(connection)
+            await connection.execute("LOCK TABLE forged.migrations IN SHARE ROW EXCLUSIVE MODE")
+            await connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
             await connection.execute(_SEARCH_PATH)
-            await connection.execute(_LEDGER.encode())
             lacking = await missing_steps(connection, models, files)
             for step in lacking:
                 await _apply_step(connection, step, models, files)
@@ -101,6 +113,13 @@ async def migrate(
             await _record_models(connection, models)
             await refresh_members(connection)
     return lacking
+
+
+async def _create_ledger(connection: Connection) -> None:
+    """Create pgvector, the schema, and the tables of applied files and models, unless they exist."""
+    async with connection.transaction():
+        await _ensure_extension(connection)
+        await connection.execute(_LEDGER.encode())
 
 
 async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:

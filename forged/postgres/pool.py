@@ -26,6 +26,8 @@ from forged.postgres.connecting import (
     configure_connection,
     connect,
     parameters,
+    require_session,
+    server_pid,
     shut_socket,
 )
 from forged.postgres.failures import shared_error
@@ -35,7 +37,7 @@ from forged_client.protocol import SharedReport
 
 _FIRST_S, _LONGEST_S = 0.1, 5.0
 _REFUSED_S = 30.0  # refused access needs a person, and servers count attempts
-_NO_ACCESS = frozenset({"refused", "role"})
+_NO_ACCESS = frozenset({"refused", "role", "pooler"})
 # Reasons about the server itself and not about a request.
 _COUNTS = frozenset({"unreachable", "timeout", *_NO_ACCESS})
 
@@ -231,9 +233,10 @@ class Pool:
         """Open a connection set up for searches, in time. Raises SharedError for another schema or model."""
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
-            self._pids.append(connection.info.backend_pid)
             try:
                 with shut_socket_at(deadline, connection):
+                    await require_session(connection, self._settings)
+                    self._pids.append(await server_pid(connection))
                     await configure_connection(connection)
                     await require_current(connection, self._settings.models)
                     await self._measure_offset(connection)

@@ -17,8 +17,6 @@ from forged.files import AGENT_ID
 from forged.memory import Memory, Piece, Scope, Trigger, default_category
 from forged.models import cleaned
 
-SHAREABLE = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
-
 Vector = NDArray[np.float32]
 
 
@@ -119,17 +117,7 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
         url=shared.url,
         user=shared.user,
         password=resolve_key(shared.password, env),
-        scopes=scopes_of(shared.scopes),
+        scopes=frozenset(map(Scope, shared.scopes.replace(",", " ").split())),
         user_id=shared.owner_id,
         model=EmbeddingModel(config.embedder, shared.dimension),
     )
-
-
-def scopes_of(text: str) -> frozenset[Scope]:
-    """Return the scopes that `[shared].scopes` names. Raises ConfigError for an unknown word."""
-    words = text.replace(",", " ").split()
-    known = {str(scope): scope for scope in SHAREABLE}
-    for word in words:
-        if word not in known:
-            raise ConfigError(f"shared.scopes = {text!r}: {word!r} is none of {', '.join(known)}")
-    return frozenset(known[word] for word in words)

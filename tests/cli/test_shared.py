@@ -285,8 +285,8 @@ OLDER = "older ones are searched on the server"
                 documents=2, size=3 << 19, limit=16 << 20, is_shown=True, looked_s=12, has_more=True
             ),
             (
-                "copies of 2 documents of the team (1.5 of 16 MiB, compared 12 s ago, older ones are searched on"
-                " the server)"
+                "copies of 2 documents of the team (1.5 of 16 MiB, compared 12 s ago, older ones are searched"
+                " on the server)"
             ),
             [],
         ),

