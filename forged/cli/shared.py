@@ -60,7 +60,7 @@ def status_command(call: Invocation) -> None:
     settings = _settings(call)
 
     async def read_server_and_members(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
-        await postgres.require_current(there, settings.models)
+        await postgres.require_current(there, {"": settings.model})
         return postgres.server_info(there), await postgres.members(there)
 
     server, members = _with_connection(settings, read_server_and_members)

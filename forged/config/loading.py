@@ -22,15 +22,16 @@ from forged.config.keys import OWN_KEY, is_reference, shown_url
 from forged.config.known_models import LOCAL, prefixes_of, unusable_reason
 from forged.config.programs import command_problem
 from forged.config.values import (
-    EXTRA_SCOPES,
-    SHARED_SCOPES,
+    LISTS,
     Config,
     Loaded,
     NetworkConfig,
     Setting,
+    allowed_values,
     is_loopback,
     is_usable_url,
     shown,
+    words_of,
 )
 from forged.errors import ConfigError
 from forged_client.typed import resolved
@@ -227,28 +228,21 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
     try:
         value: object = msgspec.convert(found.value, resolved(kind), strict=not found.is_text)
     except msgspec.ValidationError as error:
-        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind))) from error
+        raise _invalid(key, found, allowed_values(msgspec.inspect.type_info(kind))) from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise _invalid(key, found, _allowed_values(msgspec.inspect.type_info(kind)))
+        raise _invalid(key, found, allowed_values(msgspec.inspect.type_info(kind)))
     if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
         raise _invalid(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _invalid(key, found, "a URL such as http://proxy.example:3128")
-    if key == "scopes.retrieve" and not set(_words(value)) <= set(EXTRA_SCOPES):
-        raise _invalid(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
-    if key == "shared.scopes" and (odd := set(_words(value)) - set(SHARED_SCOPES)):
+    if key in LISTS and (odd := set(words_of(value)) - set(LISTS[key])):
         why = "; memories of a repository travel with git, never by the server" if "repo" in odd else ""
-        raise _invalid(key, found, f"words of {', '.join(SHARED_SCOPES)}, separated by commas{why}")
+        raise _invalid(key, found, f"words of {', '.join(LISTS[key])}, separated by commas{why}")
     if key == "llm.command" and (allowed := command_problem(str(value))):
         raise _invalid(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _invalid(key, found, "an absolute path or start with ~/")
     return value
-
-
-def _words(value: object) -> list[str]:
-    """Return the words of a list in text, separated by blanks or commas."""
-    return str(value).replace(",", " ").split()
 
 
 def _shown_setting(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
@@ -280,21 +274,6 @@ def _invalid(key: str, found: _RawValue, allowed: str) -> ConfigError:
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 
-def _allowed_values(kind: msgspec.inspect.Type) -> str:
-    match kind:
-        case msgspec.inspect.UnionType():
-            return _allowed_values(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
-        case msgspec.inspect.LiteralType():
-            return f"one of {', '.join(str(value) for value in kind.values)}"
-        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
-            noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
-            return f"{noun} from {kind.ge:g}" + ("" if kind.le is None else f" to {kind.le:g}")
-        case msgspec.inspect.BoolType():
-            return "true or false"
-        case _:
-            return "text in quotes"
-
-
 def _warnings_of(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
     for key, found in given.items():
         value = str(found.value)
@@ -305,7 +284,7 @@ def _warnings_of(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):
             risks = "; ".join(_clear_text_warnings(value, config.network))
             yield f"{key} ({found.origin}) is plain http: {risks}"
-    if config.shared.url and "session" in _words(config.shared.scopes):
+    if config.shared.url and "session" in words_of(config.shared.scopes):
         yield (
             "shared.scopes names session: session rows of the server are only read; programs of yours write"
             " them, and sessions of this machine stay in its memory"

@@ -101,13 +101,12 @@ class ScopesConfig(Section, frozen=True):
     @property
     def retrieved(self) -> frozenset[str]:
         """Return the names in `retrieve`, as a set: scopes that injections include in addition."""
-        return frozenset(self.retrieve.replace(",", " ").split())
+        return frozenset(words_of(self.retrieve))
 
 
-EXTRA_SCOPES = ("session", "agent", "org")
-"""Scopes that `[scopes].retrieve` may list."""
-SHARED_SCOPES = ("session", "user", "agent", "org")
-"""Scopes that `[shared].scopes` may list."""
+_EXTRA = ("session", "agent", "org")
+LISTS = {"scopes.retrieve": _EXTRA, "shared.scopes": ("user", *_EXTRA)}
+"""Words that a setting may list."""
 
 
 class KnowledgeConfig(Section, frozen=True):
@@ -123,7 +122,8 @@ class SharedConfig(Section, frozen=True):
     `scopes` lists shared scopes: session, user, agent and org, separated by blanks or commas. Sessions are
     read by a recall and never written by this daemon. `user_id` names the user on the server; the default is
     the login name. `team_agents` lists the agents that the team has in common; all others are the user's.
-    `documents_mib` limits the copies of the team's documents on this machine, the newest first.
+    `dimension` and `cjk_dimension` are the numbers in a vector of the two embedding models. `documents_mib`
+    limits the copies of the team's documents on this machine, the newest first.
     """
 
     url: str = ""
@@ -133,6 +133,7 @@ class SharedConfig(Section, frozen=True):
     user_id: str = ""
     team_agents: str = ""
     dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 384
+    cjk_dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 512
     documents_mib: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 16
 
     @property
@@ -276,3 +277,23 @@ def shown(key: str, value: object) -> str:
         return str(value).lower()
     text = "none" if value is None else str(value)
     return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def words_of(value: object) -> list[str]:
+    """Return the words of a list in text, separated by blanks or commas."""
+    return str(value).replace(",", " ").split()
+
+
+def allowed_values(kind: msgspec.inspect.Type) -> str:
+    match kind:
+        case msgspec.inspect.UnionType():
+            return allowed_values(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
+        case msgspec.inspect.LiteralType():
+            return f"one of {', '.join(str(value) for value in kind.values)}"
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+            noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+            return f"{noun} from {kind.ge:g}" + ("" if kind.le is None else f" to {kind.le:g}")
+        case msgspec.inspect.BoolType():
+            return "true or false"
+        case _:
+            return "text in quotes"

@@ -54,7 +54,7 @@ def build(
     retriever = _make_retriever(config, models, metrics, governor, indexer.second)
     trust.connect_maps(indexer.refresh, indexer.snapshot)
     epoch = secrets.token_hex(4)
-    shared, unshared = sharing.make_server(config, env, state, models.egress, indexer.queue, epoch)
+    shared, unshared = sharing.make_server(config, env, state, models.egress, indexer, epoch)
     copies = sharing.make_copies(config, env, shared, indexer, lambda: memories)
     trash = os.path.join(address.state_dir(env), "trash")
     writer = Writer(trash, trust, state.requests, state.intents, state.removal_marks)

@@ -195,7 +195,7 @@ async def _write_pieces(
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
     others: dict[str, datetime | None] = dict.fromkeys(older)
     held: frozenset[str] = frozenset()
-    since, vectors = None, dict[str, Vectors]()
+    since, vectors = None, dict[str, tuple[Vectors, str]]()
     try:
         stock = _server_documents(shared)
         if document not in shared.outbox.ids_to_remove:  # else its rows go as soon as that is sent
@@ -209,7 +209,8 @@ async def _write_pieces(
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
     await shared.state.replicas.record_sent(DOCUMENTS, {document: document})
     if lacking:
-        await shared.put([_to_row(shared, each, patch, since, vectors.get(each.content)) for each in lacking])
+        rows = [_to_row(shared, each, patch, since) for each in lacking]
+        await shared.put([_with_vector(row, vectors.get(row.content)) for row in rows])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
     await shared.state.replicas.drop(DOCUMENTS, others.keys() - {document})
@@ -224,7 +225,6 @@ def _to_row(
     memory: Memory,
     patch: FactsPatch,
     since: datetime | None,
-    vector: Vectors | None,
 ) -> Stored:
     """Return a piece as a server row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
@@ -238,12 +238,16 @@ def _to_row(
         owner="",
         id=memory.id,
         content=memory.content,
-        vector=vector,
         facts=patch.apply(Facts(source=memory.piece.source)),
         created_at=created if since is None else max(created, since + _TICK),
         document_id=memory.piece.document_id,
         chunk_index=memory.piece.index,
     )
+
+
+def _with_vector(row: Stored, known: tuple[Vectors, str] | None) -> Stored:
+    """Return a row with the vector and model of the same text in another document, if that is known."""
+    return row if known is None else msgspec.structs.replace(row, vector=known[0], model=known[1])
 
 
 async def _server_documents_named(

@@ -19,7 +19,7 @@ from forged import postgres
 from forged.config import Config, install_command
 from forged.errors import ConfigError
 from forged.files import org_root
-from forged.maps import EmbeddingQueue, Indexer
+from forged.maps import Indexer
 from forged.memories import document_store, removal
 from forged.memories.parts import MemoryParts
 from forged.memory import Scope
@@ -40,7 +40,7 @@ def make_server(  # noqa: PLR0917 - parts of one daemon
     env: Mapping[str, str],
     state: State,
     egress: EgressGuard,
-    queue: EmbeddingQueue | None,
+    indexer: Indexer,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
     """Return the team's server and "", or None and why it is unusable ("" if not configured)."""
@@ -51,7 +51,9 @@ def make_server(  # noqa: PLR0917 - parts of one daemon
         settings = postgres.settings_of(config, env)
         assert settings is not None
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return make(settings, state=state, egress=egress, queue=queue, daemon=name), ""
+        return make(
+            settings, state=state, egress=egress, queue=indexer.queue, second=indexer.second, daemon=name
+        ), ""
     except ImportError:
         lacks = "the shared server needs packages that are not installed"
         return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
@@ -158,7 +160,9 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str:
-        """Return a warning if memories here have met a server and this run has none, else ""."""
+        """Return a warning if memories met a server that this run lacks, or its models differ, else ""."""
+        if self.server is not None and (problem := self.server.vectors.problem):
+            return problem
         is_named = self.memories.config.shared.url
         if self.server is not None or is_named or not self.memories.state.replicas.has_met:
             return ""

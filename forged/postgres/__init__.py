@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from forged import lazy_exports
 
 if TYPE_CHECKING:
-    from forged.postgres.connecting import Connection, connect
+    from forged.postgres.connecting import Connection, ServerInfo, connect, server_info
     from forged.postgres.copies import DocumentCopies
     from forged.postgres.documents import ServerDocument, ServerDocuments
-    from forged.postgres.inspecting import Finding, ServerInfo, check_schema, examine, server_info
+    from forged.postgres.inspecting import Finding, check_schema, examine
     from forged.postgres.migrating import migrate, require_current
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import SharedServer
@@ -51,9 +51,9 @@ __all__ = [
 
 __getattr__ = lazy_exports(
     __name__,
-    connecting=("Connection", "connect"),
+    connecting=("Connection", "ServerInfo", "connect", "server_info"),
     copies=("DocumentCopies",),
-    inspecting=("Finding", "ServerInfo", "check_schema", "examine", "server_info"),
+    inspecting=("Finding", "check_schema", "examine"),
     roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
     sync=("RootSync",),

@@ -11,7 +11,10 @@ import contextlib
 import hashlib
 import ipaddress
 import os
+import select
 import socket
+import time
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Literal
 
@@ -118,6 +121,21 @@ async def connect(settings: Settings) -> Connection:
         raise shared_error(error) from error
 
 
+class ServerInfo(msgspec.Struct, frozen=True):
+    """Address with database, PostgreSQL version, and role of a connection to the server."""
+
+    address: str
+    version: str
+    role: str
+
+
+def server_info(connection: Connection) -> ServerInfo:
+    """Return address with database, PostgreSQL version, and role of a connection to the server."""
+    info = connection.info
+    major, minor = divmod(info.server_version, 10_000)
+    return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
+
+
 async def server_pid(connection: Connection) -> int:
     """Return the id of the server's process that serves a connection; a pooler reports an id of its own."""
     found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
@@ -155,13 +173,14 @@ async def _pid_in_time(connection: Connection) -> int:
     return 0
 
 
-async def require_session(connection: Connection, settings: Settings) -> None:
-    """Raise SharedError if a pooler lends a connection for less than a session, which would lose settings."""
+async def require_session(connection: Connection, settings: Settings) -> int:
+    """Return the id of the server's process. Raises SharedError for a pooler that is not in session mode."""
     if (pooler := await find_pooler(connection, settings)) not in {"", "session"}:
         raise SharedError(
             f"a pooler lends connections of the shared PostgreSQL for a {pooler} only: {POOLER_FIX}",
             reason="pooler",
         )
+    return await server_pid(connection)
 
 
 class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
@@ -182,6 +201,24 @@ def shut_socket(connection: Connection) -> None:
         socket.socket(fileno=os.dup(connection.fileno())) as twin,
     ):
         twin.shutdown(socket.SHUT_RDWR)
+
+
+def has_unread_data(connection: Connection) -> bool:
+    """Return True if the server sent data since the last answer, as it does to end a connection."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@contextlib.contextmanager
+def shut_socket_at(deadline: float, connection: Connection) -> Iterator[None]:
+    """Shut the connection's socket at the deadline, unless this context has ended before."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut_socket, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def configure_connection(connection: Connection) -> None:

@@ -24,6 +24,7 @@ from forged.models import Vectors
 from forged.postgres.connecting import login_digest
 from forged.postgres.documents import ServerAsking, ServerDocuments
 from forged.postgres.listening import OwnerChange
+from forged.postgres.schema import CJK, MAIN
 from forged.postgres.shared import SharedServer
 from forged.postgres.values import Stored
 from forged.state import CopyFolder, PieceCopy
@@ -37,6 +38,8 @@ _EVERY_S, _PAUSE_S = 30.0, 1.0
 _AT_ONCE = 50
 _SEEN_KEPT = 200
 _LOST = frozenset({"permission", "role"})
+
+_ModelVector = tuple[Vectors | None, str]  # and the model that made it, main or second
 
 LeftOut = Callable[[], Awaitable[frozenset[str]]]
 """Returns the ids of documents without a copy: those in files here, and removed ones."""
@@ -65,7 +68,7 @@ class DocumentCopies:
         self._folder = CopyFolder(folder, login_digest(shared.settings))
         self._most_bytes, self._left_out, self._own_root = most_bytes, left_out, own_root
         self._pieces: dict[str, PieceCopy] = {}
-        self._vectors: dict[str, Vectors | None] = {}
+        self._vectors: dict[str, _ModelVector] = {}
         self._map: VectorMap | None = None
         self._model = ""  # that the vectors of the map are of
         self._digest: str | None = None
@@ -92,7 +95,7 @@ class DocumentCopies:
 
     async def map_beyond(self, rows: Sequence[Stored]) -> VectorMap:
         """Return a map of rows beyond the copies, which a repeated request of their turn finds again."""
-        vectors = {row.id: row.vector for row in rows}
+        vectors = {row.id: (row.vector, row.model) for row in rows}
 
         def make() -> tuple[list[PieceCopy], VectorMap]:
             copies = [PieceCopy(row.as_memory()) for row in rows]
@@ -175,13 +178,12 @@ class DocumentCopies:
     async def _open(self) -> None:
         """Load the copies of earlier runs; their vectors come with the first look."""
         try:
-            self._pieces = {each.memory.id: each for each in await asyncio.to_thread(self._load)}
+            self._pieces = {
+                each.memory.id: each for each in await asyncio.to_thread(lambda: list(self._folder.load()))
+            }
         except OSError as error:
             self._problem = f"copies cannot be read: {error.strerror}"
         await self._show()
-
-    def _load(self) -> list[PieceCopy]:
-        return list(self._folder.load())
 
     async def _look(self) -> None:
         """Compare the copies with the server once, and follow it; record the problem if that fails."""
@@ -235,7 +237,7 @@ class DocumentCopies:
         for copy in made:
             memory_id = copy.memory.id
             if not {memory_id, copy.document_id} & self._dropped:
-                self._vectors[memory_id] = rows[memory_id][1].vector
+                self._vectors[memory_id] = (rows[memory_id][1].vector, rows[memory_id][1].model)
                 if self._pieces.get(memory_id) != copy:
                     self._pieces[memory_id] = copy
                     self._unsaved.add(copy.document_id)
@@ -281,18 +283,18 @@ class DocumentCopies:
         return identity.key if identity is not None else ""
 
     def _make_map(
-        self, pieces: Sequence[PieceCopy], vectors: Mapping[str, Vectors | None], before: VectorMap | None
+        self, pieces: Sequence[PieceCopy], vectors: Mapping[str, _ModelVector], before: VectorMap | None
     ) -> VectorMap:
         """Return the map of pieces with vectors of the server."""
-        vector_of = partial(self._vector_of, vectors)
-        return self._indexer.map_of(
-            ROOT, Scope.ORG, [each.memory for each in pieces], vector_of, before=before
-        )
+        memories, vector_of = [each.memory for each in pieces], partial(self._vector_of, vectors)
+        return self._indexer.map_of(ROOT, Scope.ORG, memories, vector_of, before=before)
 
     def _vector_of(
-        self, vectors: Mapping[str, Vectors | None], queue: EmbeddingQueue, memory: Memory
+        self, vectors: Mapping[str, _ModelVector], queue: EmbeddingQueue, memory: Memory
     ) -> Vectors | None:
-        """Return the vector of a piece by the first model, None if it is of another length."""
-        vector, dimension = vectors.get(memory.id), queue.identity.dimension
-        is_usable = queue is self._indexer.queue and vector is not None and dimension in {0, len(vector)}
-        return vector if is_usable else None
+        """Return the vector of a piece by the model of a queue, None if it is of another model or length."""
+        vector, model = vectors.get(memory.id, (None, MAIN))
+        dimension = queue.identity.dimension
+        is_its = model == (CJK if queue is self._indexer.second else MAIN)
+        is_usable = is_its and self._shared.vectors.is_usable(model)
+        return vector if is_usable and vector is not None and dimension in {0, len(vector)} else None

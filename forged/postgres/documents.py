@@ -23,7 +23,7 @@ from forged.errors import NotAsked, ProviderError, SharedError
 from forged.fair_queue import ignore_failure
 from forged.memory import Scope
 from forged.models import Purpose, Vectors
-from forged.postgres.schema import table
+from forged.postgres.schema import VECTORS, table
 from forged.postgres.shared import PURPOSE, SharedServer
 from forged.postgres.tables import TABLES, OddRowError
 from forged.postgres.values import Stored, Vector
@@ -46,8 +46,8 @@ _NAMED = f"""{_DOCUMENTS}
         OR document_id = ANY(%(names)s)
     {_OF}"""
 _PIECES = f"SELECT id FROM {_ROWS} WHERE document_id = %(document)s"
-_VECTORS = f"""SELECT content, embedding FROM {_ROWS}
-    WHERE document_id = ANY(%(ids)s) AND embedding IS NOT NULL"""
+_BOTH = ", ".join(VECTORS.values())
+_VECTORS = f"SELECT content, {_BOTH} FROM {_ROWS} WHERE document_id = ANY(%(ids)s)"
 # Newest pieces within a size, with the transaction that wrote each. Attributes have about so many bytes.
 _PIECE_BYTES, _LONGEST = 512, 262_144
 _NEWEST = f"""
@@ -63,7 +63,7 @@ _NEWEST_DIGEST = f"""{_NEWEST}
         FILTER (WHERE total <= %(bytes)s)), ''), coalesce(max(total) > %(bytes)s, false)
     FROM summed"""
 _NEWEST_VERSIONS = f"{_NEWEST} SELECT id, version FROM summed WHERE total <= %(bytes)s ORDER BY total"
-_COLUMNS = (*TABLES[Scope.ORG].read, "embedding")
+_COLUMNS = (*TABLES[Scope.ORG].read, *VECTORS.values())
 _READ = ", ".join(map(TABLES[Scope.ORG].read_as, _COLUMNS))
 _ROWS_OF = f"SELECT xmin::text, {_READ} FROM {_ROWS} WHERE id = ANY(%(ids)s)"
 _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = '' AND id = ANY(%(ids)s)"
@@ -99,10 +99,15 @@ class ServerDocuments:
         """Return the ids of a document's pieces."""
         return frozenset(found[0] for found in await self._fetch_rows(_PIECES, document=document_id))
 
-    async def vectors(self, ids: Collection[str]) -> dict[str, Vector]:
-        """Return the vectors of the pieces of documents by their texts, for the same texts in another one."""
+    async def vectors(self, ids: Collection[str]) -> dict[str, tuple[Vector, str]]:
+        """Return vector and model of the pieces of documents by their texts, for the same texts in others."""
         found = await self._fetch_rows(_VECTORS, ids=list(ids)) if ids else []
-        return {content: np.asarray(vector.to_numpy(), np.float32) for content, vector in found}
+        return {
+            content: (np.asarray(vector.to_numpy(), np.float32), model)
+            for content, *vectors in found
+            for model, vector in zip(VECTORS, vectors, strict=True)
+            if vector is not None
+        }
 
     async def gone(self, ids: Sequence[str]) -> dict[str, datetime]:
         """Return those of these document and piece ids that were removed, with the time of removal."""

@@ -16,27 +16,30 @@ import msgspec
 from forged.errors import SharedError
 from forged.models import EgressGuard, sendable
 from forged.postgres.failures import wrong_dimension
-from forged.postgres.values import Stored
+from forged.postgres.values import EmbeddingModel, Stored
 
 MOST_METADATA, MOST_KEYS = 4096, 32
 _TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type", "source")
 
 
 async def redacted_rows(
-    rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime
+    rows: Sequence[Stored], egress: EgressGuard, models: Mapping[str, EmbeddingModel], now: datetime
 ) -> list[Stored]:
     """Return rows without secrets and private spans, ready to send. Raises SharedError if one is invalid."""
-    return [await _redacted_row(row, egress, dimension, now) for row in rows]
+    return [await _redacted_row(row, egress, models, now) for row in rows]
 
 
-async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
+async def _redacted_row(
+    row: Stored, egress: EgressGuard, models: Mapping[str, EmbeddingModel], now: datetime
+) -> Stored:
     """Return a row redacted and with times; a changed text loses its vector, a changed file is left out."""
     if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
         raise SharedError(
             "a name of a shared memory has a character that no database takes", reason="invalid"
         )
-    if row.vector is not None and len(row.vector) != dimension:
-        raise wrong_dimension(dimension, len(row.vector))
+    model = models.get(row.model)
+    if row.vector is not None and model is not None and len(row.vector) != model.dimension:
+        raise wrong_dimension(model.dimension, len(row.vector))
     texts = [sendable(getattr(row, name)) for name in _TEXTS]
     texts += [sendable(getattr(row.facts, name)) for name in _FACTS]
     metadata = _metadata_json(row.facts.metadata)

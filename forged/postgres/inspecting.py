@@ -3,20 +3,31 @@
 Reads only. A finding describes a fact and, unless it is fine, the remedy.
 """
 
+# ruff: noqa: S608 - what is put into the text are names, never a value
+
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from forged.postgres.connecting import POOLER_FIX, Connection, Pooler, find_pooler, is_local, parameters
+from forged.postgres.connecting import (
+    POOLER_FIX,
+    Connection,
+    Pooler,
+    find_pooler,
+    is_local,
+    parameters,
+    server_info,
+)
 from forged.postgres.failures import translated
-from forged.postgres.migrating import migration_texts, migrations, require_current
+from forged.postgres.filling import RowVectors
+from forged.postgres.migrating import migration_texts, migrations, recorded_models, require_current
 from forged.postgres.pool import CONNECTIONS
-from forged.postgres.schema import suffix
-from forged.postgres.values import Settings
+from forged.postgres.schema import CJK, MAIN
+from forged.postgres.values import EmbeddingModel, Settings
 
 _TABLE = re.compile(r"CREATE TABLE forged\.(\w+)")
 _COLUMNS_OF_TABLE = re.compile(r"CREATE TABLE forged\.(\w+) \(\n(.*?)\n\)", re.DOTALL)
@@ -26,8 +37,7 @@ _SECURED = re.compile(r"ALTER TABLE forged\.(\w+) ENABLE ROW LEVEL SECURITY")
 _POLICY = re.compile(r"CREATE POLICY (\w+) ON forged\.(\w+)")
 _EMBEDDING = re.compile(r"CREATE TABLE forged\.(\w+) \([^;]*? embedding vector\((\d+)\)")
 _ANEW = "restore the database from a backup, or drop the schema forged and run `forgectl shared migrate`"
-_MANY_DEAD = 0.2
-_FEW_ROWS = 1000
+_MANY_DEAD, _FEW_ROWS = 0.2, 1000
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -39,27 +49,12 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-class ServerInfo(msgspec.Struct, frozen=True):
-    """Address with database, PostgreSQL version, and role of a connection to the server."""
-
-    address: str
-    version: str
-    role: str
-
-
-def server_info(connection: Connection) -> ServerInfo:
-    """Return address with database, PostgreSQL version, and role of a connection to the server."""
-    info = connection.info
-    major, minor = divmod(info.server_version, 10_000)
-    return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
-
-
 async def check_schema(connection: Connection, settings: Settings) -> list[Finding]:
     """Check tables, indexes, policies and vectors against this program's migrations; return findings.
 
     Raises SharedError if it is unreadable or of another program.
     """
-    await require_current(connection, settings.models)
+    await require_current(connection, {MAIN: settings.model})
     with translated():
         return [
             Finding("migrations", "ok", f"all {len(migrations())} of this program"),
@@ -72,14 +67,15 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     found = await check_schema(connection, settings)
     with translated():
         found += [each async for each in _role_findings(connection, settings)]
-        found += [each async for each in _row_findings(connection, settings)]
+        found += [each async for each in _row_findings(connection)]
         found += [each async for each in _limit_findings(connection, settings)]
     return found
 
 
 async def _schema_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     """Yield findings about tables, indexes, row level security, policies and vector lengths."""
-    text = "\n".join(migration_texts(settings.models))
+    recorded = await recorded_models(connection)
+    text = "\n".join(migration_texts({MAIN: settings.model} | recorded))
     tables = await _fetch_column(connection, _TABLES)
     yield _names_finding("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
     columns = await _fetch_column(connection, _COLUMNS)
@@ -105,6 +101,8 @@ async def _schema_findings(connection: Connection, settings: Settings) -> AsyncI
     wanted = [f"{name} {table}" for name, table in _POLICY.findall(text)]
     yield _names_finding("policies", wanted, policies, "is missing", _ANEW)
     yield await _dimension_finding(connection, dict(_EMBEDDING.findall(text)))
+    if finding := _second_finding(settings, recorded):
+        yield finding
 
 
 def _columns_of(text: str) -> list[str]:
@@ -125,6 +123,23 @@ async def _dimension_finding(connection: Connection, wanted: dict[str, str]) -> 
         detail = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
         return Finding("vectors", "fail", detail, _ANEW)
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
+
+
+def _second_finding(settings: Settings, recorded: Mapping[str, EmbeddingModel]) -> Finding | None:
+    """Return a finding about the second model, for Chinese, Japanese and Korean; None if there is none."""
+    vectors, there = RowVectors(settings, {}), recorded.get(CJK)
+    vectors.recorded = recorded
+    if vectors.problem:
+        return Finding("second model", "fail" if there else "warn", vectors.problem, "use the same model")
+    if there is None:
+        return None
+    if settings.second is None:
+        detail = (
+            f"rows in Chinese, Japanese and Korean have vectors of {there.name}, which this machine lacks"
+        )
+        fix = f"set memory.cjk_embedding_model to it, and shared.cjk_dimension to {there.dimension}"
+        return Finding("second model", "warn", detail, fix)
+    return Finding("second model", "ok", f"{there.name}, {there.dimension} numbers")
 
 
 async def _role_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
@@ -160,7 +175,7 @@ async def _role_findings(connection: Connection, settings: Settings) -> AsyncIte
         )
 
 
-async def _row_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+async def _row_findings(connection: Connection) -> AsyncIterator[Finding]:
     """Yield findings about dead rows, expired session rows, and rows without vectors."""
     query = (
         "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
@@ -183,24 +198,18 @@ async def _row_findings(connection: Connection, settings: Settings) -> AsyncIter
             f"rows of {table} have values that no forged can read; answers leave them out",
             "repair or delete the rows that break its constraint, then run `forgectl shared migrate`",
         )
-    for name in settings.models:
-        end = suffix(name)
-        ((expired,),) = await _fetch_all(connection, _EXPIRED.format(end=end))
-        if expired:
-            yield Finding(
-                "expired rows",
-                "warn",
-                f"{expired:,}, of sessions, were not removed",
-                "a running daemon removes them",
-            )
-        ((bare,),) = await _fetch_all(connection, _BARE.format(end=end))
-        if bare:
-            yield Finding(
-                "vectors",
-                "warn",
-                f"rows without an embedding, which cannot be found: {bare:,}",
-                "a running daemon that may write them adds the embeddings within an hour",
-            )
+    ((expired,),) = await _fetch_all(connection, _EXPIRED)
+    if expired:
+        detail = f"{expired:,}, of sessions, were not removed"
+        yield Finding("expired rows", "warn", detail, "a running daemon removes them")
+    ((bare,),) = await _fetch_all(connection, _BARE)
+    if bare:
+        yield Finding(
+            "vectors",
+            "warn",
+            f"rows without an embedding, which cannot be found: {bare:,}",
+            "a running daemon with their model that may write them adds the embeddings within an hour",
+        )
 
 
 async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
@@ -208,12 +217,8 @@ async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIt
     ((most,),) = await _fetch_all(connection, "SELECT current_setting('max_connections')::int")
     yield Finding("server", "ok", f"PostgreSQL {server_info(connection).version}, {most} connections at most")
     if most < CONNECTIONS * 5:
-        yield Finding(
-            "connections",
-            "warn",
-            f"this daemon takes up to {CONNECTIONS} of {most}",
-            "raise its max_connections",
-        )
+        detail = f"this daemon takes up to {CONNECTIONS} of {most}"
+        yield Finding("connections", "warn", detail, "raise its max_connections")
     yield _pooler_finding(await find_pooler(connection, settings))
     yield _tls_finding(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
 
@@ -245,30 +250,27 @@ def _tls_finding(given: dict[str, Any], *, encrypted: bool) -> Finding:
     return Finding("TLS", "ok", f"encrypted, {mode}")
 
 
-_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p')"
-_COLUMNS = (
-    "SELECT relname || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
-    " WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND attnum > 0"
-    " AND NOT attisdropped"
-)
-_INDEXES = (
-    "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('i', 'I')"
-)
-_INVALID = (
-    "SELECT relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid"
-    " WHERE relnamespace = 'forged'::regnamespace AND NOT (indisvalid AND indisready) ORDER BY relname"
-)
-_ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
-_ODD = (
-    "SELECT relname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid"
-    " WHERE relnamespace = 'forged'::regnamespace AND NOT convalidated AND NOT relispartition ORDER BY 1"
-)
+_OURS = "relnamespace = 'forged'::regnamespace"
+_TABLES = f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind IN ('r', 'p')"
+_COLUMNS = f"""
+    SELECT relname || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+    WHERE {_OURS} AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"""
+_INDEXES = f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind IN ('i', 'I')"
+_INVALID = f"""
+    SELECT relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+    WHERE {_OURS} AND NOT (indisvalid AND indisready) ORDER BY relname"""
+_ROW_SECURITY = f"SELECT relname FROM pg_class WHERE {_OURS} AND relrowsecurity"
+_ODD = f"""
+    SELECT relname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
+    WHERE {_OURS} AND NOT convalidated AND NOT relispartition ORDER BY 1"""
 _IS_OWN = "SELECT forged.may('user', %s)"
-_EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
+_EXPIRED = "SELECT count(*) FROM forged.session_memories WHERE expires_at < now() - interval '1 hour'"
 _BARE = """
-SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL AND is_head)
-     + (SELECT count(*) FROM forged.agent_memories{end} WHERE embedding IS NULL AND is_head)
-     + (SELECT count(*) FROM forged.organizational_memories{end} WHERE embedding IS NULL)
+SELECT count(*) FROM (
+    SELECT embedding, embedding_cjk FROM forged.user_memories WHERE is_head
+    UNION ALL SELECT embedding, embedding_cjk FROM forged.agent_memories WHERE is_head
+    UNION ALL SELECT embedding, embedding_cjk FROM forged.organizational_memories) AS kept
+WHERE embedding IS NULL AND embedding_cjk IS NULL
 """
 
 

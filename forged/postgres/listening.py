@@ -17,8 +17,7 @@ import psycopg
 
 from forged.errors import SharedError
 from forged.memory import Scope
-from forged.postgres.connecting import Connection, connect
-from forged.postgres.pool import shut_socket_at
+from forged.postgres.connecting import Connection, connect, shut_socket_at
 from forged.postgres.statements import CHANNEL
 from forged.postgres.values import Settings
 

@@ -2,7 +2,7 @@
 
 `migrate` updates a database in one transaction that locks the table of applied files, so that two callers at
 once apply each file once. Only the owner of the tables can hold that lock.
-Repeating it changes nothing. A file with `${set}` runs once for every set of tables, any other file once. A
+Repeating it changes nothing. A file with `${cjk_...}` runs only where there is a second embedding model. A
 database with a newer or different file is left alone.
 """
 
@@ -23,7 +23,7 @@ from forged.errors import SharedError
 from forged.postgres.connecting import Connection, require_pgvector
 from forged.postgres.failures import translated
 from forged.postgres.roles import refresh_members
-from forged.postgres.schema import MAIN, OPERATORS, indexed_expression, suffix
+from forged.postgres.schema import CJK, CJK_LETTERS, MAIN, OPERATORS, indexed_expression
 from forged.postgres.values import EmbeddingModel
 
 logger = logging.getLogger(__name__)
@@ -47,14 +47,13 @@ _LEDGER = """
 CREATE SCHEMA IF NOT EXISTS forged;
 CREATE TABLE IF NOT EXISTS forged.migrations (
     number integer NOT NULL,
-    set_name text NOT NULL,
     name text NOT NULL,
     sha256 text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (number, set_name)
+    PRIMARY KEY (number)
 );
 CREATE TABLE IF NOT EXISTS forged.models (
-    set_name text PRIMARY KEY,
+    name text PRIMARY KEY,
     model text NOT NULL,
     dimension integer NOT NULL
 );
@@ -62,28 +61,21 @@ CREATE TABLE IF NOT EXISTS forged.models (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """Numbered SQL file of `migrations/`, for the whole schema or for each set of tables."""
+    """Numbered SQL file of `migrations/`, with places for what depends on the embedding models."""
 
     number: int
     name: str
     text: str
 
     @property
-    def is_per_set(self) -> bool:
-        """Return True if the migration runs for every set of tables, by `${set}` in its text."""
-        return "${set}" in self.text
+    def model(self) -> str:
+        """Return the name of the embedding model that the migration is for, main for any."""
+        return CJK if "${cjk_" in self.text else MAIN
 
     @property
     def sha256(self) -> str:
         """Return the SHA-256 of the file's text, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
-
-
-class MigrationStep(msgspec.Struct, frozen=True, order=True):
-    """Migration file to run for one set of tables; a file for all sets belongs to the main one."""
-
-    number: int
-    set_name: str
 
 
 def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
@@ -94,8 +86,8 @@ def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
 
 async def migrate(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration] | None = None
-) -> tuple[MigrationStep, ...]:
-    """Create pgvector, run lacking migrations, renew members' rights; return steps. Raises SharedError."""
+) -> tuple[Migration, ...]:
+    """Create pgvector, run lacking files, renew members' rights; return these files. Raises SharedError."""
     files = migrations() if files is None else files
     with translated(_MAY_NOT):
         try:
@@ -106,9 +98,9 @@ async def migrate(
             await connection.execute("LOCK TABLE forged.migrations IN SHARE ROW EXCLUSIVE MODE")
             await connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
             await connection.execute(_SEARCH_PATH)
-            lacking = await missing_steps(connection, models, files)
-            for step in lacking:
-                await _apply_step(connection, step, models, files)
+            lacking = await lacking_files(connection, models, files)
+            for file in lacking:
+                await _apply_file(connection, file, models)
             await _validate_constraints(connection)
             await _record_models(connection, models)
             await refresh_members(connection)
@@ -125,7 +117,7 @@ async def _create_ledger(connection: Connection) -> None:
 async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
     """Raise SharedError if the database lacks a migration, has unknown ones, or vectors of another model."""
     with translated():
-        lacking = await missing_steps(connection, models, migrations())
+        lacking = await lacking_files(connection, models, migrations())
     if lacking:
         raise SharedError(
             "the tables of the shared PostgreSQL are of an older forged: run `forgectl shared migrate`",
@@ -133,64 +125,62 @@ async def require_current(connection: Connection, models: Mapping[str, Embedding
         )
 
 
-async def missing_steps(
+async def lacking_files(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration]
-) -> tuple[MigrationStep, ...]:
-    """Return migration steps that a database lacks. Raises SharedError for unknown ones or other models."""
-    cursor = await connection.execute("SELECT number, set_name, sha256 FROM forged.migrations")
-    had = {MigrationStep(number, name): digest for number, name, digest in await cursor.fetchall()}
+) -> tuple[Migration, ...]:
+    """Return the files that a database lacks. Raises SharedError for unknown ones or other models."""
+    cursor = await connection.execute("SELECT number, sha256 FROM forged.migrations ORDER BY number")
+    had: dict[int, str] = dict(await cursor.fetchall())
     _require_known_files(had, files)
-    await require_models(connection, models)
-    return tuple(step for step in _steps(models, files) if step not in had)
+    recorded = await recorded_models(connection)
+    for name, model in models.items():
+        if name in recorded:
+            require_model(name, model, recorded[name])
+    return tuple(file for file in files if file.model in models and file.number not in had)
 
 
-def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[MigrationStep]:
-    """Yield a step for each migration file, or one for every set of tables if the file is per set."""
-    for file in files:
-        yield from (
-            MigrationStep(file.number, name)
-            for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
-        )
-
-
-def _require_known_files(had: Mapping[MigrationStep, str], files: Sequence[Migration]) -> None:
+def _require_known_files(had: Mapping[int, str], files: Sequence[Migration]) -> None:
     """Raise SharedError if an applied migration is unknown here, or has another text."""
     known = {file.number: file for file in files}
-    for step, digest in sorted(had.items()):
-        file = known.get(step.number)
+    for number, digest in had.items():
+        file = known.get(number)
         if file is None:
             raise SharedError(
-                f"the shared PostgreSQL has migration {step.number}, which is of a newer forged:"
-                " upgrade this one",
+                f"the shared PostgreSQL has migration {number}, which is of a newer forged: upgrade this one",
                 reason="schema",
             )
         if file.sha256 != digest:
             raise SharedError(
-                f"migration {step.number} ({file.name}) is not the one that the shared PostgreSQL has had:"
+                f"migration {number} ({file.name}) is not the one that the shared PostgreSQL has had:"
                 " this forged and the one that migrated it differ",
                 reason="schema",
             )
 
 
-async def require_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Raise SharedError if the vectors of a set belong to another model or have another length."""
-    cursor = await connection.execute("SELECT set_name, model, dimension FROM forged.models")
-    for name, model, dimension in await cursor.fetchall():
-        ours = models.get(name)
-        if ours is None:
-            continue
-        if ours.dimension != dimension:
-            raise SharedError(
-                f"the vectors of the shared PostgreSQL have {dimension} numbers, and shared.dimension is"
-                f" {ours.dimension}: set it to {dimension}, and memory.embedding_model to {model}",
-                reason="dimension",
-            )
-        if ours.name != model:
-            raise SharedError(
-                f"the vectors of the shared PostgreSQL are of the model {model}, and memory.embedding_model"
-                f" is {ours.name}: vectors of two models cannot be compared",
-                reason="model",
-            )
+async def recorded_models(connection: Connection) -> dict[str, EmbeddingModel]:
+    """Return the embedding models of a database by name."""
+    cursor = await connection.execute("SELECT name, model, dimension FROM forged.models")
+    return {name: EmbeddingModel(model, dimension) for name, model, dimension in await cursor.fetchall()}
+
+
+def require_model(name: str, ours: EmbeddingModel, recorded: EmbeddingModel) -> None:
+    """Raise SharedError if the vectors of a database are of another model, or have another length."""
+    prefix = "" if name == MAIN else f"{name}_"
+    languages = "" if name == MAIN else " for Chinese, Japanese and Korean"
+    texts = f"vectors of the shared PostgreSQL{languages}"
+    if ours.dimension != recorded.dimension:
+        raise SharedError(
+            f"the {texts} have {recorded.dimension} numbers, and shared.{prefix}dimension is"
+            f" {ours.dimension}: set it to {recorded.dimension}, and memory.{prefix}embedding_model to"
+            f" {recorded.name}",
+            reason="dimension",
+        )
+    if ours.name != recorded.name:
+        raise SharedError(
+            f"the {texts} are of the model {recorded.name}, and memory.{prefix}embedding_model"
+            f" is {ours.name}: vectors of two models cannot be compared",
+            reason="model",
+        )
 
 
 async def _ensure_extension(connection: Connection) -> None:
@@ -220,19 +210,12 @@ async def _create_extension(connection: Connection) -> None:
         ) from error
 
 
-async def _apply_step(
-    connection: Connection,
-    step: MigrationStep,
-    models: Mapping[str, EmbeddingModel],
-    files: Sequence[Migration],
-) -> None:
-    """Run the SQL of a step, and record the step as applied."""
-    file = next(file for file in files if file.number == step.number)
-    text = _sql_for_set(file, step.set_name, models[step.set_name].dimension)
-    await connection.execute(text.encode())
+async def _apply_file(connection: Connection, file: Migration, models: Mapping[str, EmbeddingModel]) -> None:
+    """Run the SQL of a file, and record it as applied."""
+    await connection.execute(_sql_of(file, models).encode())
     await connection.execute(
-        "INSERT INTO forged.migrations (number, set_name, name, sha256) VALUES (%s, %s, %s, %s)",
-        (step.number, step.set_name, file.name, file.sha256),
+        "INSERT INTO forged.migrations (number, name, sha256) VALUES (%s, %s, %s)",
+        (file.number, file.name, file.sha256),
     )
 
 
@@ -261,25 +244,24 @@ _NOT_VALIDATED = """
 
 
 def migration_texts(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
-    """Yield the SQL of all migrations for these sets of tables."""
-    files = migrations()
-    for step in _steps(models, files):
-        file = next(file for file in files if file.number == step.number)
-        yield _sql_for_set(file, step.set_name, models[step.set_name].dimension)
+    """Yield the SQL of all migrations for these embedding models."""
+    return (_sql_of(file, models) for file in migrations() if file.model in models)
 
 
-def _sql_for_set(file: Migration, set_name: str, dimension: int) -> str:
-    """Return the SQL of a file for one set of tables with vectors of this length."""
-    indexed = f"{indexed_expression(dimension)} {OPERATORS}"
-    places = {"set": suffix(set_name), "dimension": dimension, "indexed": indexed}
+def _sql_of(file: Migration, models: Mapping[str, EmbeddingModel]) -> str:
+    """Return the SQL of a file for these embedding models."""
+    places = {"cjk_letters": CJK_LETTERS}
+    for name, model in models.items():
+        prefix = "" if name == MAIN else f"{name}_"
+        places[f"{prefix}dimension"] = str(model.dimension)
+        places[f"{prefix}indexed"] = f"{indexed_expression(model.dimension, name)} {OPERATORS}"
     return Template(file.text).substitute(places)
 
 
 async def _record_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Record the embedding model of each set without a recorded one."""
+    """Record the embedding models that are not recorded yet."""
     for name, model in models.items():
         await connection.execute(
-            "INSERT INTO forged.models (set_name, model, dimension) VALUES (%s, %s, %s)"
-            " ON CONFLICT DO NOTHING",
+            "INSERT INTO forged.models (name, model, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
             (name, model.name, model.dimension),
         )

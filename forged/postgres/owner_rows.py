@@ -97,7 +97,7 @@ class OwnerRows:
         """Write files whose row has the expected hash, refuse any with secrets; return ids and failures."""
         rows = [self._row_of_change(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
-            rows, self._shared.egress, self._shared.settings.model.dimension, self._shared.now()
+            rows, self._shared.egress, self._shared.settings.models, self._shared.now()
         )
         leaves = [row for row in clean if row.file is not None]
         kept = {row.id: "looks secret" for row in clean if row.file is None}

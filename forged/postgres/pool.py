@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -25,14 +24,15 @@ from forged.postgres.connecting import (
     Connection,
     configure_connection,
     connect,
+    has_unread_data,
     parameters,
     require_session,
-    server_pid,
-    shut_socket,
+    shut_socket_at,
 )
 from forged.postgres.failures import shared_error
-from forged.postgres.migrating import require_current
-from forged.postgres.values import Settings
+from forged.postgres.migrating import recorded_models, require_current
+from forged.postgres.schema import MAIN
+from forged.postgres.values import EmbeddingModel, Settings
 from forged_client.protocol import SharedReport
 
 _FIRST_S, _LONGEST_S = 0.1, 5.0
@@ -120,8 +120,16 @@ class Pool:
     An own pool, because psycopg's reports a timeout without its cause.
     """
 
-    def __init__(self, settings: Settings, on_offset: Callable[[float], Awaitable[object]]) -> None:
-        """Take `on_offset`, which gets each measured offset of the clocks. Raises ConfigError for the URL."""
+    def __init__(
+        self,
+        settings: Settings,
+        on_offset: Callable[[float], Awaitable[object]],
+        on_models: Callable[[Mapping[str, EmbeddingModel]], object] = lambda _: None,
+    ) -> None:
+        """Take `on_offset`, which gets each measured offset of the clocks. Raises ConfigError for the URL.
+
+        `on_models` gets the embedding models of the database with each new connection.
+        """
         parameters(settings)
         self._settings = settings
         self._slots = asyncio.Semaphore(CONNECTIONS)
@@ -131,7 +139,7 @@ class Pool:
         self._pids = deque[int](maxlen=_KNOWN_PIDS)
         self._probing: asyncio.Task[None] | None = None
         self.health = ServerHealth()
-        self._on_offset = on_offset
+        self._on_offset, self._on_models = on_offset, on_models
 
     async def close(self) -> None:
         """Stop probing; close idle connections now, and the others when they are returned."""
@@ -235,10 +243,10 @@ class Pool:
             connection = await connect(self._settings)
             try:
                 with shut_socket_at(deadline, connection):
-                    await require_session(connection, self._settings)
-                    self._pids.append(await server_pid(connection))
+                    self._pids.append(await require_session(connection, self._settings))
                     await configure_connection(connection)
-                    await require_current(connection, self._settings.models)
+                    await require_current(connection, {MAIN: self._settings.model})
+                    self._on_models(await recorded_models(connection))
                     await self._measure_offset(connection)
                     await self._set_timeout(connection, deadline)
             except BaseException:
@@ -259,7 +267,7 @@ class Pool:
         """Set a statement timeout just before the deadline, unless a current one is about that already."""
         left_ms = max(int((deadline - time.monotonic()) * 1000 * _EARLIER), _LEAST_MS)
         least, most = (left_ms * share for share in _ALIKE)
-        if least <= self._limits.get(connection, 0) <= most and not _has_unread_data(connection):
+        if least <= self._limits.get(connection, 0) <= most and not has_unread_data(connection):
             return
         await connection.execute(f"SET statement_timeout = {left_ms}".encode())
         self._limits[connection] = left_ms
@@ -281,21 +289,3 @@ class Pool:
         while self.health.trouble is not None:
             await asyncio.sleep(self.health.next_probe_s)
             await self.recovers(CONNECT_S)
-
-
-def _has_unread_data(connection: Connection) -> bool:
-    """Return True if the server sent data since the last answer, as it does to end a connection."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
-@contextlib.contextmanager
-def shut_socket_at(deadline: float, connection: Connection) -> Iterator[None]:
-    """Shut the connection's socket at the deadline, unless this context has ended before."""
-    loop = asyncio.get_running_loop()
-    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut_socket, connection)
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -80,16 +80,16 @@ _NAMED = """
 
 
 @cache
-def _texts_query(scope: Scope, set_name: str = "") -> str:
+def _texts_query(scope: Scope) -> str:
     """Return the query of texts and files of an owner's current rows by id."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND is_head AND " if here.versions else ""
     file = "file" if here.versions else "NULL"
-    return f"SELECT id, content, {file} FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
+    return f"SELECT id, content, {file} FROM {table(scope)} WHERE {own}id = ANY(%(ids)s)"
 
 
 @cache
-def two_hops_query(scope: Scope, set_name: str = "") -> str:
+def two_hops_query(scope: Scope) -> str:
     """Return the SQL of rows up to two steps from entities, on paths that pass no entity twice.
 
     The weight of an entity falls with its distance and with the number of its memories.
@@ -146,7 +146,7 @@ def two_hops_query(scope: Scope, set_name: str = "") -> str:
         SELECT DISTINCT ON (memory_id) * FROM spoken ORDER BY memory_id, strength DESC, depth, path)
     SELECT {columns}, b.strength, b.depth,
         CASE b.depth WHEN 0 THEN b.name ELSE array_to_string(b.path, '; ') END
-    FROM best AS b JOIN {table(scope, set_name)} AS t ON t.id = b.memory_id {own} {importance}
+    FROM best AS b JOIN {table(scope)} AS t ON t.id = b.memory_id {own} {importance}
     WHERE t.metadata @> %(filters)s
     ORDER BY b.strength DESC, b.depth, t.id LIMIT %(most)s"""
 
@@ -163,9 +163,9 @@ class ReachedRow(msgspec.Struct, frozen=True):
 class EntityTables:
     """Writes and searches the entities and relations of one owner's rows, in the caller's transaction."""
 
-    def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
+    def __init__(self, connection: Connection, scope: Scope, owner: str) -> None:
         self._connection = connection
-        self._scope, self._set = scope, set_name
+        self._scope = scope
         self._whose: Mapping[str, object] = {"owner": owner, "scope": str(scope)}
 
     async def renew(self, ids: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ class EntityTables:
         await self._execute(statements.LOCK, slots=[0])
         await self._execute(_UNRELATE, ids=list(ids))
         lost = {each for (each,) in await self._execute(statements.UNLINK, ids=list(ids))}
-        rows = await self._execute(_texts_query(self._scope, self._set), ids=list(ids))
+        rows = await self._execute(_texts_query(self._scope), ids=list(ids))
         spoken = await asyncio.to_thread(_mentions_by_row, self._scope, rows) if rows else {}
         await self._write_mentions(spoken)
         if lost:
@@ -235,7 +235,7 @@ class EntityTables:
         if not start:
             return []
         found = await self._execute(
-            two_hops_query(self._scope, self._set),
+            two_hops_query(self._scope),
             start=start,
             depth=DEEPEST,
             fan=_FAN,

@@ -88,21 +88,22 @@ class OutboxReplay:
     def __init__(
         self,
         state: State,
-        dimension: int,
         *,
+        fitting: Callable[[Stored], Stored],
         send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
         want_vectors: Callable[[int], object],
         answers: Callable[[], Awaitable[bool]],
         access: Callable[[], Awaitable[str]],
     ) -> None:
-        """Take `send`, which writes if these texts may leave, and the length of a vector.
+        """Take `send`, which writes if these texts may leave.
 
-        `want_vectors` gets the number of rows that were sent without one. `answers` and `access` look at the
-        server: if it answers, and which rights and models decide about its refusals.
+        `fitting` drops the vector of a row that is of another model than the server's. `want_vectors` gets
+        the number of rows that were sent without one. `answers` and `access` look at the server: if it
+        answers, and which rights and models decide about its refusals.
         """
         self._state = state
         self._outbox = state.outbox
-        self._dimension = dimension
+        self._fitting = fitting
         self._send = send
         self._want_vectors = want_vectors
         self._answers, self._access = answers, access
@@ -182,15 +183,9 @@ class OutboxReplay:
             batch = spooling.removal_batch(writes)
             await self._send(lambda writer: writer.remove(batch), ())
         else:
-            rows = [self._with_fitting_vector(spooling.row_of(write)) for write in writes]
+            rows = [spooling.row_of(write) for write in writes]
             await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
-            if bare := without_vector(rows):
+            if bare := without_vector(map(self._fitting, rows)):
                 self._want_vectors(len(bare))
         self._last = time.monotonic()
         await self._outbox.delete_sent([position for position, _ in run])
-
-    def _with_fitting_vector(self, row: Stored) -> Stored:
-        """Return the row without its vector if the vector has another length than the model's."""
-        if row.vector is None or len(row.vector) == self._dimension:
-            return row
-        return msgspec.structs.replace(row, vector=None)

@@ -124,7 +124,7 @@ SELECT md5(concat_ws(' ', current_user,
     (SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_roles WHERE pg_has_role(oid, 'usage')),
     (SELECT string_agg(concat(relname, relacl), ' ' ORDER BY relname) FROM pg_class
     WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition),
-    (SELECT string_agg(concat(set_name, ' ', model, ' ', dimension), ' ' ORDER BY set_name)
+    (SELECT string_agg(concat(name, ' ', model, ' ', dimension), ' ' ORDER BY name)
     FROM forged.models)
 ))
 """

@@ -1,18 +1,16 @@
-"""Names in the schema `forged`, and the expression for the distance of vectors.
-
-Tables of memories exist once for each set: names of set "" are plain, others get a suffix, as in
-`user_memories_cjk`.
-"""
+"""Names in the schema `forged`, columns of vectors, and the expression for the distance of vectors."""
 
 from __future__ import annotations
-
-import re
 
 from forged.memory import Scope
 
 SCHEMA = "forged"
-MAIN = ""
-"""The set of the configured embedding model."""
+MAIN, CJK = "", "cjk"
+"""Names of a database's embedding models: the main one, and one for Chinese, Japanese and Korean."""
+VECTORS = {MAIN: "embedding", CJK: "embedding_cjk"}
+"""Column with the vectors of each model; a row has a vector of one of them."""
+CJK_LETTERS = r"[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
+"""Regular expression of PostgreSQL for a letter of these languages; more texts have one than are of them."""
 
 _MEMORIES = {
     Scope.SESSION: ("session_memories", "session_id"),
@@ -20,12 +18,11 @@ _MEMORIES = {
     Scope.AGENT: ("agent_memories", "agent_id"),
     Scope.ORG: ("organizational_memories", ""),
 }
-_SET = re.compile(r"[a-z][a-z0-9]{0,7}|")
 
 
-def table(scope: Scope, set_name: str = MAIN) -> str:
+def table(scope: Scope) -> str:
     """Return the qualified name of the table with a scope's memories."""
-    return f"{SCHEMA}.{_MEMORIES[scope][0]}{suffix(set_name)}"
+    return f"{SCHEMA}.{_MEMORIES[scope][0]}"
 
 
 def owner_column(scope: Scope) -> str:
@@ -33,19 +30,12 @@ def owner_column(scope: Scope) -> str:
     return _MEMORIES[scope][1]
 
 
-def suffix(set_name: str) -> str:
-    """Return the suffix of table names for a set of tables, "" for the main one. Raises ValueError."""
-    if not _SET.fullmatch(set_name):
-        raise ValueError(f"{set_name!r} names no set of tables")
-    return f"_{set_name}" if set_name else ""
-
-
-def indexed_expression(dimension: int) -> str:
-    """Return the indexed SQL expression: vectors in half precision, for up to 4,000 numbers.
+def indexed_expression(dimension: int, model: str = MAIN) -> str:
+    """Return the indexed SQL expression: a model's vectors in half precision, for up to 4,000 numbers.
 
     Statements must order by `{indexed_expression(d)} <=> query::{indexed_type(d)}`, or the index is unused.
     """
-    return f"(embedding::{indexed_type(dimension)})"
+    return f"({VECTORS[model]}::{indexed_type(dimension)})"
 
 
 def indexed_type(dimension: int) -> str:

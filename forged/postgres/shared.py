@@ -28,21 +28,23 @@ from forged.models import EgressGuard, Purpose, sendable
 from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
-from forged.postgres.filling import VectorFiller
+from forged.postgres.filling import RowVectors, VectorFiller
 from forged.postgres.listening import ChangeListener, OwnerChange
+from forged.postgres.migrating import recorded_models
 from forged.postgres.pool import Pool
 from forged.postgres.relating import EntityTables, ReachedRow
 from forged.postgres.replaying import WRITES, OutboxReplay, next_failure
 from forged.postgres.roles import access_digest
+from forged.postgres.schema import CJK, MAIN
 from forged.postgres.tables import TABLES, OddRowError
-from forged.postgres.values import Settings, Stored, Vector
+from forged.postgres.values import EmbeddingModel, Settings, Stored, Vector
 from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
 from forged.state import State, Write, WriteFailure
 from forged_client.protocol import SharedReport
 
 
 class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Search for the rows nearest to `vector` with all `filters`; `vectors`: return their vectors too.
+    """Search for the rows nearest to a `model`'s vector with all `filters`; `vectors`: return theirs too.
 
     `limits`: number by scope, `least`: minimum importance; sessions that ended before `now` are left out.
     """
@@ -52,6 +54,7 @@ class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     now: datetime
     filters: Mapping[str, Any] = {}
     least: float = 0.0
+    model: str = MAIN
     vectors: bool = False
 
 
@@ -59,7 +62,6 @@ async def recall(
     connection: Connection,
     owners: Mapping[Scope, str],
     wanted: RowQuery,
-    set_name: str = "",
     on_odd: Callable[[str], object] = lambda _: None,
 ) -> dict[Scope, list[Stored]]:
     """Return the rows nearest to a query's vector by scope, in one round trip. Raises psycopg's errors.
@@ -70,17 +72,17 @@ async def recall(
     async with connection.pipeline():
         for scope, owner in owners.items():
             cursors[scope] = connection.cursor(binary=True)
-            await cursors[scope].execute(statement(scope, wanted, set_name), values(owner, wanted, scope))
+            await cursors[scope].execute(statement(scope, wanted), values(owner, wanted, scope))
     return {
         scope: _stored_rows(scope, await each.fetchall(), wanted, on_odd) for scope, each in cursors.items()
     }
 
 
-def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
+def statement(scope: Scope, wanted: RowQuery) -> str:
     """Return the SQL that finds the rows nearest to a query's vector in one scope."""
     return statements.search(
         scope,
-        set_name,
+        wanted.model,
         dimension=len(wanted.vector),
         filters=bool(wanted.filters),
         nested=len(_nested(wanted.filters)),
@@ -126,8 +128,7 @@ Clock = Callable[[], datetime]
 
 LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
 
-# Time limits of a write before it is queued here: for the server, and for its vectors.
-_WRITE_S, _EMBED_S = 3.0, 5.0
+_WRITE_S = 3.0  # a write that takes longer is queued here
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
 _REFUSED_SHOWN, _REASONS_SHOWN, _MOST_ODD, _MOST_HITS = 10, 3, 10, 10_000
 PURPOSE = Purpose("shared")
@@ -146,22 +147,24 @@ class SharedServer:
         state: State,
         egress: EgressGuard,
         queue: EmbeddingQueue | None = None,
+        second: EmbeddingQueue | None = None,
         daemon: str = "",
         clock: Clock | None = None,
     ) -> None:
         """Take `queue`, which embeds rows, and `daemon`, the name that others see. Raises ConfigError.
 
-        `clock` gives the server's time; the default is `state.server_clock`.
+        `second` embeds rows in Chinese, Japanese and Korean. `clock` gives the server's time; the default is
+        `state.server_clock`.
         """
         self.scopes = settings.scopes
         self.settings = settings
         self.state = state
         self.outbox = state.outbox
         self.egress = egress
-        self.queue = queue
+        self.vectors = RowVectors(settings, {MAIN: queue, CJK: second})
         self.daemon = daemon
         self._clock = clock
-        self._pool = Pool(settings, state.server_clock.set)
+        self._pool = Pool(settings, state.server_clock.set, self._note_models)
         self.host = host_of(settings)
         self._problem = ""
         self._odd = set[str]()
@@ -171,10 +174,10 @@ class SharedServer:
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
         self.listening = ChangeListener(settings, self._pool.is_own)
-        self.filling = VectorFiller(self._owners, writer=self.writer, with_vectors=self._with_vectors)
+        self.filling = VectorFiller(self._owners, writer=self.writer, vectors=self.vectors)
         self.replay = OutboxReplay(
             state,
-            settings.model.dimension,
+            fitting=self.vectors.fitting,
             send=self._send,
             want_vectors=self.filling.want,
             answers=self.answers,
@@ -191,7 +194,7 @@ class SharedServer:
                 tasks.create_task(self.listening.run())
                 tasks.create_task(self.replay.run())
                 tasks.create_task(self._upkeep())
-                if self.queue is not None:
+                if self.vectors.has_models:
                     tasks.create_task(self.filling.run())
         finally:
             end()
@@ -215,7 +218,7 @@ class SharedServer:
             problem=self._problem,
             waiting=self.outbox.count(WRITES),
             waits=tuple(f"{number}: {reason}" for reason, number in reasons[:_REASONS_SHOWN]),
-            without_vector=self.filling.missing if self.queue is not None else 0,
+            without_vector=self.filling.missing if self.vectors.has_models else 0,
             odd=tuple(sorted(self._odd)),
             refused=tuple(refused[:_REFUSED_SHOWN]),
             replayed_s=None if replayed_s is None else round(replayed_s, 1),
@@ -241,7 +244,7 @@ class SharedServer:
     async def writer(self, deadline: float) -> AsyncIterator[RowWriter]:
         """Lend a RowWriter with a connection of the pool. Raises SharedError."""
         async with self.connection(deadline) as connection:
-            yield RowWriter(connection, self.daemon)
+            yield RowWriter(connection, self.daemon, self.vectors.fitting)
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
@@ -264,7 +267,7 @@ class SharedServer:
     async def access(self) -> str:
         """Return a digest of the rights and models that refused writes depend on. Raises SharedError."""
         async with self.connection(time.monotonic() + _WRITE_S) as connection:
-            return f"{self.settings.model} {await access_digest(connection)}"
+            return f"{self.settings.models} {await access_digest(connection)}"
 
     # --- search ---------------------------------------------------------------------------------------
 
@@ -277,16 +280,18 @@ class SharedServer:
         deadline: float = float("inf"),
         *,
         least: float = 0.0,
+        model: str = MAIN,
         vectors: bool = False,
     ) -> Mapping[Scope, list[Stored]]:
-        """Return by shared scope the owners' rows nearest to a vector that pass the filters."""
+        """Return by shared scope the owners' rows nearest to a model's vector that pass the filters."""
         owners = {scope: owner for scope, owner in owners.items() if scope in self.scopes}
         if not owners:
             return {}
-        if len(vector) != self.settings.model.dimension:
-            raise wrong_dimension(self.settings.model.dimension, len(vector))
+        if len(vector) != (dimension := self.settings.models[model].dimension):
+            raise wrong_dimension(dimension, len(vector))
         wanted = RowQuery(
             vector=vector,
+            model=model,
             limits=limits,
             filters=filters or {},
             least=least,
@@ -351,14 +356,14 @@ class SharedServer:
         Durable on return. Raises SharedError for rows never to be accepted, StoreError for a full queue.
         """
         await self.state.wait_until_open()
-        clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self.now())
-        whole = await self._with_vectors(clean)
+        clean = await egress.redacted_rows(rows, self.egress, self.settings.models, self.now())
+        whole = await self.vectors.with_vectors(clean)
         async with self._order:
             texts = egress.egress_texts(whole)
             is_sent = await self._send_or_queue(
                 lambda writer: writer.put(whole), texts, [*map(spooling.put, whole)]
             )
-        if is_sent and (bare := without_vector(whole)):
+        if is_sent and (bare := without_vector(map(self.vectors.fitting, whole))):
             self.filling.want(len(bare))
         self.replay.wake()
 
@@ -424,18 +429,6 @@ class SharedServer:
             self.egress.record(record)
             await write(writer)
 
-    async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
-        """Embed the rows that lack vectors, within five seconds; return all rows, some perhaps without."""
-        lacking = without_vector(rows)
-        if self.queue is None or not lacking:
-            return list(rows)
-        made = await self.queue.embed_now([row.content for row in lacking], time.monotonic() + _EMBED_S)
-        for vector in made:
-            if vector is not None and len(vector) != self.settings.model.dimension:
-                raise wrong_dimension(self.settings.model.dimension, len(vector))
-        found = {id(row): vector for row, vector in zip(lacking, made, strict=True)}
-        return [msgspec.structs.replace(row, vector=found.get(id(row), row.vector)) for row in rows]
-
     # --- upkeep ---------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
@@ -450,13 +443,20 @@ class SharedServer:
                     await self.sweep()
                     swept_at = time.monotonic()
 
+    def _note_models(self, recorded: Mapping[str, EmbeddingModel]) -> None:
+        """Note the embedding models of the database; look for rows without a vector of a new one."""
+        before, self.vectors.recorded = self.vectors.recorded, recorded
+        if before is not None and before != recorded:
+            self.filling.want(0)
+
     async def _look_at_writers(self) -> None:
-        """Read which daemons have written rows that this one shares. Raises SharedError."""
+        """Read which daemons have written rows that this one shares, and the models. Raises SharedError."""
         owners = self._owners()
         scopes, names = [str(scope) for scope, _ in owners], [name for _, name in owners]
         async with self.connection(time.monotonic() + _WRITE_S) as connection:
             values = {"scopes": scopes, "owners": names}
             found = await (await connection.execute(statements.WRITERS, values)).fetchall()
+            self._note_models(await recorded_models(connection))
         now = time.monotonic()
         self._writers = {name: (max(age_s, 0.0), now) for name, age_s in found if name != self.daemon}
 

@@ -1,7 +1,6 @@
 """SQL statements of searches and writes, as text.
 
 Each compares the owner by `=`, so that it uses one partition (or one machine of a distributed server).
-`set_name` is the set of tables of an embedding model, "" for the main one.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value
@@ -11,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from forged.memory import Scope
-from forged.postgres.schema import indexed_expression, indexed_type, table
+from forged.postgres.schema import CJK, CJK_LETTERS, MAIN, VECTORS, indexed_expression, indexed_type, table
 from forged.postgres.tables import TABLES, ScopeTable
 
 CHANNEL = "forged_memories"
@@ -38,6 +37,7 @@ _FEW, _MOST = 5_000, 10_000
 _TRIED, _PLACES, _SURE = 500, 4, "ln(1e6)"
 # Rows of a graph for each wanted one: without a filter, and after and before one; `hnsw.ef_search` with one.
 _POOL, _FILTERED_POOL, _CANDIDATES, _FILTERED_EF = 2, 4, 200, 200
+_BARE = " AND ".join(f"{each} IS NULL" for each in VECTORS.values())
 # Sequence that grows with every change.
 _NEXT = "nextval('forged.changes')"
 
@@ -47,7 +47,7 @@ _NEXT = "nextval('forged.changes')"
 @cache
 def search(
     scope: Scope,
-    set_name: str = "",
+    model: str = MAIN,
     *,
     dimension: int,
     filters: bool = False,
@@ -60,36 +60,39 @@ def search(
     as %(key0)s, %(value0)s and so on. `vectors`: with vectors. Rows of a session are all compared. Otherwise
     an index finds more rows than wanted, in half precision; full precision decides on the nearest.
     """
-    here, rows = TABLES[scope], table(scope, set_name)
+    here, rows = TABLES[scope], table(scope)
     columns = ", ".join(map(here.read_as, found_columns(scope, vectors=vectors)[:-1]))
-    own = _own_condition(here)
+    own = _own_condition(here, model)
     passing = " AND ".join(
         ("metadata @> %(filters)s", *(f"metadata -> %(key{at})s = %(value{at})s" for at in range(nested)))
     )
-    near = f"{indexed_expression(dimension)} <=> %(vector)s::{indexed_type(dimension)}"
+    near = f"{indexed_expression(dimension, model)} <=> %(vector)s::{indexed_type(dimension)}"
+    distance = f"{VECTORS[model]} <=> %(vector)s"
     nearest = f"SELECT * FROM {rows} WHERE {own} ORDER BY {near}"
     if scope == Scope.SESSION:
         rows = f"{rows} WHERE {own}{f' AND {passing}' if filters else ''}"
     elif filters:
-        return _filtered_search(here, rows, columns, nearest, f"{own} AND {passing}")
+        return _filtered_search(here, rows, columns, nearest, f"{own} AND {passing}", distance)
     else:
         rows = f"({nearest}, id LIMIT {_POOL} * %(limit)s) AS pool"
     return f"""
-        SELECT {columns}, embedding <=> %(vector)s AS distance FROM {rows}
+        SELECT {columns}, {distance} AS distance FROM {rows}
         ORDER BY distance, id LIMIT %(limit)s"""
 
 
-def _filtered_search(here: ScopeTable, rows: str, columns: str, nearest: str, wanted: str) -> str:
+def _filtered_search(  # noqa: PLR0917 - parts of one statement
+    here: ScopeTable, rows: str, columns: str, nearest: str, wanted: str, distance: str
+) -> str:
     """Return the query of rows that pass a filter: all of few are compared, else a graph finds them."""
     # A condition without a column ends a part of the statement before it begins. If too few of the graph's
     # candidates pass, all rows that pass are compared after all.
-    compared = f"SELECT id, embedding <=> %(vector)s AS distance FROM {rows} WHERE {wanted}"
+    compared = f"SELECT id, {distance} AS distance FROM {rows} WHERE {wanted}"
     return f"""
         WITH tried (many) AS MATERIALIZED ({_many_in_sample(here, rows, wanted)}),
         few AS MATERIALIZED ({compared} AND NOT (SELECT many FROM tried) LIMIT {_MOST + 1}),
         counted (many) AS MATERIALIZED (SELECT count(*) > {_MOST} OR (SELECT many FROM tried) FROM few),
         pool AS MATERIALIZED (
-            SELECT id, embedding <=> %(vector)s AS distance
+            SELECT id, {distance} AS distance
             FROM ({nearest} LIMIT {_CANDIDATES} * %(limit)s) AS candidate
             WHERE {wanted} AND (SELECT many FROM counted)
                 AND (SELECT set_config('hnsw.ef_search', '{_FILTERED_EF}', true)) <> ''
@@ -121,12 +124,12 @@ def _many_in_sample(here: ScopeTable, rows: str, wanted: str) -> str:
 
 def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
     """Return the column names of the query `search`, in order."""
-    return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
+    return (*TABLES[scope].read, *(VECTORS.values() if vectors else ()), "distance")
 
 
-def _own_condition(here: ScopeTable) -> str:
-    """Return the WHERE condition of a vector search without filters: owner, current, importance."""
-    wanted = ["embedding IS NOT NULL"]
+def _own_condition(here: ScopeTable, model: str) -> str:
+    """Return the WHERE condition of a search by a model's vectors: owner, current, importance."""
+    wanted = [f"{VECTORS[model]} IS NOT NULL"]
     if here.owner:
         wanted.append(f"{here.owner} = %(owner)s")
     if here.scope == Scope.SESSION:
@@ -142,39 +145,33 @@ def _own_condition(here: ScopeTable) -> str:
 
 
 @cache
-def put_one(scope: Scope, set_name: str = "", *, is_checked: bool = False) -> str:
+def put_one(scope: Scope, *, is_checked: bool = False) -> str:
     """Return the statement that writes one row over any with its id, unless forgotten or older.
 
     With `is_checked` the caller holds the lock and has checked that.
     """
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _upsert(here, set_name, f"(SELECT {given})", is_checked=is_checked)
+    return _upsert(here, f"(SELECT {given})", is_checked=is_checked)
 
 
 @cache
-def put_many(scope: Scope, set_name: str = "") -> str:
+def put_many(scope: Scope) -> str:
     """Return the statement that writes all rows of the table `incoming`, as `put_one` does."""
-    return _upsert(TABLES[scope], set_name, "incoming")
+    return _upsert(TABLES[scope], "incoming")
 
 
 @cache
-def incoming(scope: Scope, set_name: str = "") -> str:
+def incoming(scope: Scope) -> str:
     """Return the statement that creates the temporary table `incoming`, to copy rows into."""
     here = TABLES[scope]
-    rows = f"SELECT {', '.join(here.columns)} FROM {table(scope, set_name)}"
+    rows = f"SELECT {', '.join(here.columns)} FROM {table(scope)}"
     return f"CREATE TEMP TABLE incoming ON COMMIT DROP AS {rows} WITH NO DATA"
 
 
-@cache
-def copy(scope: Scope) -> str:
-    """Return the statement that copies rows into the table `incoming`."""
-    return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
-
-
-def _upsert(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = False) -> str:
+def _upsert(here: ScopeTable, given: str, *, is_checked: bool = False) -> str:
     """Return the upsert of the rows `given`; unless `is_checked`, forgotten and older rows are left out."""
-    name, columns = table(here.scope, set_name), list(here.columns)
+    name, columns = table(here.scope), list(here.columns)
     changed = [_assignment(here.scope, column) for column in columns if column not in here.key]
     if here.versions:
         columns.append("changed")
@@ -192,10 +189,11 @@ def _assignment(scope: Scope, column: str) -> str:
     """Return the SQL to set a column in an upsert; equal text keeps its vector, an agent's row its author."""
     if (scope, column) == (Scope.AGENT, "user_id"):
         return "user_id = coalesce(t.user_id, EXCLUDED.user_id)"
-    if column != "embedding":
+    if column not in VECTORS.values():
         return f"{column} = EXCLUDED.{column}"
-    kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
-    return f"embedding = coalesce(EXCLUDED.embedding, {kept})"
+    is_bare = " AND ".join(f"EXCLUDED.{each} IS NULL" for each in VECTORS.values())
+    kept = f"CASE WHEN {is_bare} AND EXCLUDED.content = t.content THEN t.{column} ELSE EXCLUDED.{column} END"
+    return f"{column} = {kept}"
 
 
 def _forbidden_condition(here: ScopeTable) -> str:
@@ -215,10 +213,10 @@ def _not_older_condition(here: ScopeTable) -> str:
 
 
 @cache
-def settle_heads(scope: Scope, set_name: str = "") -> str:
+def settle_heads(scope: Scope) -> str:
     """Return the statement that marks an owner's unreplaced rows as heads; returns changed ids."""
     here = TABLES[scope]
-    name = table(scope, set_name)
+    name = table(scope)
     return f"""
         UPDATE {name} AS t SET is_head = NOT is_head
         WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
@@ -227,33 +225,40 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
         RETURNING t.id"""
 
 
-@cache
-def keep_newest(set_name: str = "") -> str:
-    """Return the statement that deletes all rows of a session but its newest %(most)s."""
-    name = table(Scope.SESSION, set_name)
-    return f"""
-        DELETE FROM {name} WHERE session_id = %(owner)s AND id IN (
-            SELECT id FROM {name} WHERE session_id = %(owner)s
-            ORDER BY created_at DESC, id DESC OFFSET %(most)s)"""
+# Deletes all rows of a session but its newest %(most)s.
+KEEP_NEWEST = f"""
+    DELETE FROM {table(Scope.SESSION)} WHERE session_id = %(owner)s AND id IN (
+        SELECT id FROM {table(Scope.SESSION)} WHERE session_id = %(owner)s
+        ORDER BY created_at DESC, id DESC OFFSET %(most)s)"""
 
 
 @cache
-def fill(scope: Scope, set_name: str = "") -> str:
-    """Return the statement that adds a vector to a row without one, unless its text has changed."""
+def fill(scope: Scope, model: str = MAIN) -> str:
+    """Return the statement that adds a vector to a row without one, unless its text has changed.
+
+    A vector of the second model takes the place of one of the first.
+    """
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
-    wanted = f"{own}id = %(id)s AND content = %(content)s AND embedding IS NULL"
-    return f"UPDATE {table(scope, set_name)} SET embedding = %(vector)s WHERE {wanted}"
+    wanted = f"{own}id = %(id)s AND content = %(content)s AND embedding_cjk IS NULL"
+    wanted += "" if model == CJK else " AND embedding IS NULL"
+    given = {each: "%(vector)s" if name == model else "NULL" for name, each in VECTORS.items()}
+    changes = ", ".join(f"{column} = {value}" for column, value in given.items())
+    return f"UPDATE {table(scope)} SET {changes} WHERE {wanted}"
 
 
 @cache
-def without_vector(scope: Scope, set_name: str = "") -> str:
-    """Return the query of ids and texts of an owner's current rows without a vector, by id."""
+def without_vector(scope: Scope, *, crossed: bool = False) -> str:
+    """Return the query of ids and texts of an owner's current rows without a vector, by id.
+
+    `crossed`: rows with a vector of the first model, and with letters of the second one's languages.
+    """
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     head = "is_head AND " if here.versions else ""
-    wanted = f"{own}{head}embedding IS NULL AND id > %(after)s AND {here.read_as('content')} IS NOT NULL"
-    return f"SELECT id, content FROM {table(scope, set_name)} WHERE {wanted} ORDER BY id LIMIT %(most)s"
+    lacks = f"embedding IS NOT NULL AND content ~ '{CJK_LETTERS}'" if crossed else _BARE
+    wanted = f"{own}{head}{lacks} AND id > %(after)s AND {here.read_as('content')} IS NOT NULL"
+    return f"SELECT id, content FROM {table(scope)} WHERE {wanted} ORDER BY id LIMIT %(most)s"
 
 
 # --- removals ------------------------------------------------------------------------------------------
@@ -270,31 +275,25 @@ UNLINK = """
 
 
 @cache
-def remove(scope: Scope, set_name: str = "") -> str:
+def remove(scope: Scope) -> str:
     """Return the statement that deletes rows of one owner by id."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
-    return f"DELETE FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
+    return f"DELETE FROM {table(scope)} WHERE {own}id = ANY(%(ids)s)"
+
+
+# Deletes a document's pieces made up to a time, and returns their ids.
+REMOVE_DOCUMENT = f"""
+    DELETE FROM {table(Scope.ORG)} WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"""
+# Deletes expired session rows, which searches already leave out.
+SWEEP = f"DELETE FROM {table(Scope.SESSION)} WHERE expires_at <= %(now)s"
 
 
 @cache
-def remove_document(set_name: str = "") -> str:
-    """Return the statement that deletes a document's pieces made up to a time, and returns their ids."""
-    of_document = "document_id = %(document)s AND created_at <= %(at)s"
-    return f"DELETE FROM {table(Scope.ORG, set_name)} WHERE {of_document} RETURNING id"
-
-
-@cache
-def sweep(set_name: str = "") -> str:
-    """Return the statement that deletes expired session rows, which searches already leave out."""
-    return f"DELETE FROM {table(Scope.SESSION, set_name)} WHERE expires_at <= %(now)s"
-
-
-@cache
-def count(scope: Scope, set_name: str = "") -> str:
+def count(scope: Scope) -> str:
     """Return the statement that adds to a row's number of answers, and sets the time of the last one."""
     here = TABLES[scope]
     return f"""
-        UPDATE {table(scope, set_name)}
+        UPDATE {table(scope)}
         SET access_count = access_count + %(count)s, last_accessed = greatest(last_accessed, %(at)s)
         WHERE {here.owner} = %(owner)s AND id = %(id)s"""

@@ -15,6 +15,7 @@ from forged.map import VectorMap
 from forged.memory import Scope
 from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
+from forged.postgres.schema import CJK, MAIN
 from forged.postgres.shared import SharedServer
 from forged.postgres.values import Stored
 from forged.state import Owner
@@ -119,6 +120,19 @@ class SharedStore:
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
         """Return the rows nearest to a question's vector, a list for each scope. Raises SharedError."""
+        return await self._nearest(question, MAIN)
+
+    @property
+    def has_second(self) -> bool:
+        """Return True if the server's rows have vectors of this machine's second model (CJK)."""
+        return self._shared.vectors.is_usable(CJK)
+
+    async def nearest_by_second(self, question: Question) -> Sequence[SearchResult]:
+        """Return the rows nearest to a question's vector of the second model. Raises SharedError."""
+        return await self._nearest(question, CJK)
+
+    async def _nearest(self, question: Question, model: str) -> Sequence[SearchResult]:
+        """Return the rows nearest to a question's vector of a model, a list for each scope."""
         assert question.vectors is not None, "without a vector it is not asked"
         assert question.limits is not None, "a recall has limits"
         limits = {scope: question.limits.of[scope] for scope in self._owners}
@@ -126,7 +140,13 @@ class SharedStore:
         while True:
             asked = {scope: limit + more[scope] for scope, limit in limits.items()}
             found = await self._shared.recall(
-                self._owners, question.vectors[0], self._filters, asked, self._deadline, least=self._least
+                self._owners,
+                question.vectors[0],
+                self._filters,
+                asked,
+                self._deadline,
+                least=self._least,
+                model=model,
             )
             shown = {
                 scope: [row for row in rows if not self._is_hidden(row)] for scope, rows in found.items()

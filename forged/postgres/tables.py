@@ -15,15 +15,17 @@ from psycopg.types.json import Jsonb
 
 from forged.attributes import Facts
 from forged.memory import Scope
+from forged.postgres.schema import VECTORS
 from forged.postgres.values import Stored
 
 # Columns with another name in `Stored`, and columns with NULL for "".
-_FIELDS = {"embedding": "vector", "importance_score": "importance"}
+_FIELDS = {"importance_score": "importance"}
+_MODELS = {column: model for model, column in VECTORS.items()}
 _NULLABLE = frozenset({"user_id", "supersedes"})
 _FACTS = frozenset(Facts.__struct_fields__)
 # Types of ambiguous parameters.
 _TYPES = {
-    "embedding": "vector",
+    **dict.fromkeys(VECTORS.values(), "vector"),
     "importance_score": "float4",
     "metadata": "jsonb",
     "version": "int4",
@@ -35,7 +37,15 @@ _NEEDED = frozenset({"content", "created_at", "updated_at", "expires_at", "metad
 # Longer values, in bytes, are read as NULL: they would cost a search its memory and time.
 _LONGEST = {"content": 262_144, "metadata": 65_536, "source": 4_096}
 _VERSIONED = (
-    *("content", "embedding", "memory_type", "category", "version", "supersedes", "importance_score"),
+    *(
+        "content",
+        *VECTORS.values(),
+        "memory_type",
+        "category",
+        "version",
+        "supersedes",
+        "importance_score",
+    ),
     *("created_at", "updated_at", "metadata", "file", "file_sha256"),
 )
 
@@ -63,9 +73,9 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Return the columns that a search reads: all but vector and file, and any counts of answers."""
+        """Return the columns that a search reads: all but vectors and file, and any counts of answers."""
         counted = ("access_count", "last_accessed") if self.versions else ()
-        return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
+        return (*(each for each in self.columns if each not in {*VECTORS.values(), "file"}), *counted)
 
     def read_as(self, column: str, table: str = "") -> str:
         """Return the SQL that reads a column, NULL if its value is too long."""
@@ -85,6 +95,8 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
     def _value(self, row: Stored, column: str) -> object:
         """Return the value to write for a row into a column, with JSON, times and NULL converted."""
+        if column in _MODELS:
+            return row.vector if row.model == _MODELS[column] else None
         field = self._field(column)
         value = getattr(row.facts if field in _FACTS else row, field)
         if column == "metadata":
@@ -94,7 +106,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
-        """Convert a found database row to `Stored`; the columns may include `distance` and `embedding`.
+        """Convert a found database row to `Stored`; the columns may include `distance` and vectors.
 
         Raises OddRowError for values that no program of ours writes.
         """
@@ -108,8 +120,9 @@ class ScopeTable(msgspec.Struct, frozen=True):
             raise OddRowError(str(values["id"]))
         pairs = zip(columns, found, strict=True)
         fields = {self._field(column): value for column, value in pairs if value is not None}
-        if (vector := fields.get("vector")) is not None:
-            fields["vector"] = np.asarray(vector.to_numpy(), np.float32)
+        for column in _MODELS.keys() & fields.keys():
+            vector = np.asarray(fields.pop(column).to_numpy(), np.float32)
+            fields |= {"vector": vector, "model": _MODELS[column]}
         facts = {name: _time_as_text(fields.pop(name)) for name in _FACTS & fields.keys()}
         given: dict[str, Any] = {"scope": self.scope, "owner": ""} | fields
         return Stored(**given, facts=Facts(**facts))
@@ -131,7 +144,15 @@ TABLES: Mapping[Scope, ScopeTable] = {
         Scope.SESSION,
         "session_id",
         (
-            *("session_id", "id", "agent_id", "user_id", "content", "embedding", "importance_score"),
+            *(
+                "session_id",
+                "id",
+                "agent_id",
+                "user_id",
+                "content",
+                *VECTORS.values(),
+                "importance_score",
+            ),
             *("created_at", "expires_at", "metadata"),
         ),
     ),
@@ -143,7 +164,7 @@ TABLES: Mapping[Scope, ScopeTable] = {
         Scope.ORG,
         "",
         (
-            *("id", "agent_id", "source", "content", "embedding", "chunk_index", "document_id"),
+            *("id", "agent_id", "source", "content", *VECTORS.values(), "chunk_index", "document_id"),
             *("created_at", "metadata"),
         ),
     ),

@@ -16,19 +16,23 @@ from forged.errors import ConfigError, SharedError
 from forged.files import AGENT_ID
 from forged.memory import Memory, Piece, Scope, Trigger, default_category
 from forged.models import cleaned
+from forged.postgres.schema import CJK, MAIN
 
 Vector = NDArray[np.float32]
 
 
 class EmbeddingModel(msgspec.Struct, frozen=True):
-    """Embedding model whose vectors a set of tables holds: its name and the length of a vector."""
+    """Embedding model of a database's vectors: its name and the length of a vector."""
 
     name: str
     dimension: int
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Address, login and shared scopes of a server; `model` is that of the main set of tables."""
+    """Address, login and shared scopes of a server, and the embedding models.
+
+    `second` is the model for Chinese, Japanese and Korean (CJK), None without one.
+    """
 
     url: str
     user: str = ""
@@ -36,11 +40,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[Scope] = frozenset({Scope.ORG})
     user_id: str = ""
     model: EmbeddingModel
+    second: EmbeddingModel | None = None
 
     @property
     def models(self) -> Mapping[str, EmbeddingModel]:
-        """Return the model of each set of tables, by the set's name."""
-        return {"": self.model}
+        """Return the models by name: main and, if there is one, second."""
+        return {MAIN: self.model} | ({} if self.second is None else {CJK: self.second})
 
     def __repr__(self) -> str:
         """Return a text of user and model, without URL and password."""
@@ -50,8 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One row of a table of memories; fields without a column in its scope have their default.
 
-    `owner` is the session's, user's or agent's id, "" for the organization. `distance` is the cosine distance
-    to the query, smaller is nearer.
+    `owner` is the session's, user's or agent's id, "" for the organization. `model` made the vector: main or
+    second. `distance` is the cosine distance to the query, smaller is nearer.
     """
 
     scope: Scope
@@ -60,6 +65,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content: str
     facts: Facts = UNKNOWN
     vector: Vector | None = None
+    model: str = MAIN
     category: str = ""
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -103,7 +109,7 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
     May run a command that prints the password: blocks. Raises ConfigError, and SharedError if the extra
     `postgres` is not installed.
     """
-    shared = config.shared
+    shared, cjk = config.shared, config.cjk
     if not shared.url:
         return None
     if odd := sorted(name for name in shared.agents_of_team if not AGENT_ID.fullmatch(name)):
@@ -120,4 +126,5 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
         scopes=frozenset(map(Scope, shared.scopes.replace(",", " ").split())),
         user_id=shared.owner_id,
         model=EmbeddingModel(config.embedder, shared.dimension),
+        second=None if cjk is None else EmbeddingModel(cjk.embedder, shared.cjk_dimension),
     )

@@ -8,7 +8,7 @@ row of `forged.locks`. Listeners are notified of the owner, never of the content
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -42,16 +42,21 @@ class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowWriter:
-    """Writes and removes rows; `name` identifies it for listeners, `set_name` selects the tables."""
+    """Writes and removes rows; `name` identifies it for listeners.
 
-    def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:
+    `fitting` drops the vector of a row that is of another model than the server has for the row.
+    """
+
+    def __init__(
+        self, connection: Connection, name: str = "", fitting: Callable[[Stored], Stored] = lambda row: row
+    ) -> None:
         self._connection = connection
         self._name = name
-        self._set = set_name
+        self._fitting = fitting
 
     async def put(self, rows: Sequence[Stored]) -> None:
         """Write rows over those with their ids, by owner; leave out forgotten and older ones."""
-        last = {(row.scope, row.owner, row.id): row for row in rows}
+        last = {(row.scope, row.owner, row.id): self._fitting(row) for row in rows}
         for owner, own in groupby(sorted(last.values(), key=_owner), key=_owner):
             for some in _batches(list(own)):
                 await self._put_of_owner(owner, some)
@@ -65,7 +70,7 @@ class RowWriter:
                 await self._copy_rows(scope, rows)
             else:
                 values = [TABLES[scope].values(row) for row in rows]
-                await self._connection.cursor().executemany(statements.put_one(scope, self._set), values)
+                await self._connection.cursor().executemany(statements.put_one(scope), values)
             turned = await self._settle_owner(owner)
             await self._entity_tables(owner).renew([*(row.id for row in rows), *turned])
             await self._notify(owner)
@@ -73,28 +78,29 @@ class RowWriter:
     async def _copy_rows(self, scope: Scope, rows: Sequence[Stored]) -> None:
         """Write many rows of one scope, copied into a temporary table first."""
         table, cursor = TABLES[scope], self._connection.cursor()
-        await cursor.execute(statements.incoming(scope, self._set))
-        async with cursor.copy(statements.copy(scope)) as copy:
+        await cursor.execute(statements.incoming(scope))
+        columns = ", ".join(table.columns)
+        async with cursor.copy(f"COPY incoming ({columns}) FROM STDIN (FORMAT BINARY)".encode()) as copy:
             copy.set_types([table.type_of(column) for column in table.columns])
             for row in rows:
                 await copy.write_row(tuple(table.values(row).values()))
-        await cursor.execute(statements.put_many(scope, self._set))
+        await cursor.execute(statements.put_many(scope))
 
     async def _settle_owner(self, owner: Owner) -> list[str]:
         """Delete surplus rows of a session, or update heads of an owner; return ids of changed heads."""
         scope, name = owner
         if scope == Scope.SESSION:
             values = {"owner": name, "most": MOST_OF_SESSION}
-            await self._connection.execute(statements.keep_newest(self._set), values)
+            await self._connection.execute(statements.KEEP_NEWEST, values)
         elif TABLES[scope].versions:
-            settle = statements.settle_heads(scope, self._set)
+            settle = statements.settle_heads(scope)
             cursor = await self._connection.execute(settle, {"owner": name})
             return [str(found[0]) for found in await cursor.fetchall()]
         return []
 
     def _entity_tables(self, owner: Owner) -> EntityTables:
         """Return an EntityTables for an owner's rows, on this connection."""
-        return EntityTables(self._connection, *owner, self._set)
+        return EntityTables(self._connection, *owner)
 
     async def remove(self, batch: RemovalBatch) -> None:
         """Remove rows and entities, leave tombstones, and notify listeners, in one transaction."""
@@ -107,7 +113,7 @@ class RowWriter:
             if batch.kind == "document":
                 ids = await self._remove_pieces(batch)
             else:
-                await self._connection.execute(statements.remove(batch.scope, self._set), values)
+                await self._connection.execute(statements.remove(batch.scope), values)
             turned = await self._settle_owner(owner)
             await self._entity_tables(owner).renew([*ids, *turned])
             await self._notify(owner)
@@ -117,23 +123,29 @@ class RowWriter:
         gone: list[str] = []
         for document in batch.ids:
             values = {"document": document, "at": batch.at}
-            cursor = await self._connection.execute(statements.remove_document(self._set), values)
+            cursor = await self._connection.execute(statements.REMOVE_DOCUMENT, values)
             gone += [str(found[0]) for found in await cursor.fetchall()]
         return gone
 
-    async def rows_without_vector(self, scope: Scope, owner: str, after: str, most: int) -> list[Stored]:
-        """Return ids and texts of an owner's current rows that have no vector, in the order of ids."""
+    async def rows_without_vector(
+        self, scope: Scope, owner: str, after: str, most: int, *, crossed: bool = False
+    ) -> list[Stored]:
+        """Return ids and texts of an owner's current rows without a vector, in the order of ids.
+
+        `crossed`: those that may have one of the first model where one of the second is due.
+        """
         values = {"owner": owner, "after": after, "most": most}
-        cursor = await self._connection.execute(statements.without_vector(scope, self._set), values)
+        statement = statements.without_vector(scope, crossed=crossed)
+        cursor = await self._connection.execute(statement, values)
         return [
             Stored(scope=scope, owner=owner, id=each, content=text) for each, text in await cursor.fetchall()
         ]
 
     async def fill(self, row: Stored) -> bool:
-        """Add the vector to a row that still has this text and no vector; return True if it is added."""
+        """Add the vector to a row that still has this text and lacks it; return True if it is added."""
         values = {"owner": row.owner, "id": row.id, "content": row.content, "vector": row.vector}
         async with self._connection.transaction():
-            cursor = await self._connection.execute(statements.fill(row.scope, self._set), values)
+            cursor = await self._connection.execute(statements.fill(row.scope, row.model), values)
             if cursor.rowcount:
                 await self._notify((row.scope, row.owner))
         return bool(cursor.rowcount)
@@ -142,11 +154,11 @@ class RowWriter:
         """Add `hits` to the answer counts of rows, by scope, owner and id, and set their last use."""
         for (scope, owner, memory_id), times in sorted(hits.items()):
             values = {"owner": owner, "id": memory_id, "count": times, "at": at}
-            await self._connection.execute(statements.count(scope, self._set), values)
+            await self._connection.execute(statements.count(scope), values)
 
     async def sweep(self, now: datetime) -> int:
         """Remove expired rows of all sessions; return their number."""
-        return (await self._connection.execute(statements.sweep(self._set), {"now": now})).rowcount
+        return (await self._connection.execute(statements.SWEEP, {"now": now})).rowcount
 
     async def _lock(self, owner: Owner, documents: Collection[str] | None) -> None:
         """Let other writers of the owner, or of these documents, wait until the commit."""

@@ -135,6 +135,7 @@ class Pipeline:
             lexical_weight=settings.retrieval_lexical_weight,
             thread=self.thread,
             second=self._second_searcher if cjk is not None else None,
+            second_question=cjk.with_vectors if cjk is not None else None,
         )
         self.recalls = RecallSearch(self.stores, self.thread)
 

@@ -7,7 +7,7 @@ words too. A store that could not take part is named, with the reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -72,6 +72,12 @@ class RecallSearch:
                 f"{each.name} (cjk)": self._search_second(each, question, limits, tops) for each in here
             }
         searches |= {each.name: _search_server(each, question) for each in there}
+        if (second := self._search.second_question) is not None:
+            searches |= {
+                f"{each.name} (cjk)": _search_server_by_second(each, second(question, tops))
+                for each in there
+                if each.has_second
+            }
         searches[_ENTITIES] = self._search_entities(here, question)
         return searches | {f"{each.name} {_ENTITIES}": _follow_entities(each, question) for each in there}
 
@@ -128,6 +134,11 @@ async def _search_server(store: RemoteStore, question: Question) -> StoreResult:
     if question.vectors is None:
         return StoreResult(missing="was not searched: the query has no embedding")
     return StoreResult(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
+
+
+async def _search_server_by_second(store: RemoteStore, question: Awaitable[Question]) -> StoreResult:
+    """Search a server's store by the query's vectors of the second model (CJK)."""
+    return StoreResult(tuple(await store.nearest_by_second(await question)), indexes=frozenset({"dense"}))
 
 
 async def _follow_entities(store: RemoteStore, question: Question) -> StoreResult:

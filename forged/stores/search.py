@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
@@ -73,6 +73,9 @@ class Searcher(Protocol):
 Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
 """Returns a second model's searcher of a view under some roots, and its key; None without vectors."""
 
+SecondQuestion = Callable[[Question, tuple[str, ...]], Awaitable[Question]]
+"""Returns a question under some roots with vectors of the second model. May raise anything."""
+
 
 class StoreResult(msgspec.Struct, frozen=True):
     """Result of one store's search: lists of memories, and `missing`, the reason if it is incomplete."""
@@ -90,7 +93,15 @@ Searches = dict[str, Coroutine[Any, Any, StoreResult]]
 class StoreSearch:
     """Searches the stores of a retrieval at the same time, and merges the results; one for the daemon."""
 
-    def __init__(self, *, lexical_weight: float, thread: Executor, second: Second | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        lexical_weight: float,
+        thread: Executor,
+        second: Second | None = None,
+        second_question: SecondQuestion | None = None,
+    ) -> None:
+        self.second_question = second_question
         self._lexical_weight = lexical_weight
         self._thread = thread
         self.second = second

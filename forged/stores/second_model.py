@@ -52,6 +52,12 @@ class SecondModel:
                 self._asked.popitem(last=False)
         return await asyncio.shield(task)
 
+    async def with_vectors(self, question: Question, tops: tuple[str, ...]) -> Question:
+        """Return a question with vectors and key of this model. Raises ProviderError."""
+        waiting = RetryBudget(question.deadline)
+        rows = [await self.vector(text, tops, waiting) for text in question.texts]
+        return msgspec.structs.replace(question, vectors=np.stack(rows), key=self.identity.key)
+
     def _drop_failure(self, text: str, task: asyncio.Task[Vectors]) -> None:
         """Forget a failed call for a query's vector, so that the next caller tries again."""
         is_failure = task.cancelled() or task.exception() is not None
@@ -81,8 +87,7 @@ class CjkSearcher:
         is_gated = question.least_evidence > float("-inf")
         if second_view is None or (is_gated and second_view.is_uncalibrated):
             return SearchResult()
-        waiting = RetryBudget(question.deadline)
-        rows = [await self._model.vector(text, self._tops, waiting) for text in question.texts]
+        asked = await self._model.with_vectors(question, self._tops)
         homes = {each.root: each for each in self._view.maps}
 
         def admits(root: str, memory_id: str) -> bool:
@@ -90,5 +95,5 @@ class CjkSearcher:
             is_theirs = any(self._model.takes(each.content) for each in homes[root].chain(memory_id))
             return is_theirs and (question.admits is None or question.admits(root, memory_id))
 
-        wanted = msgspec.structs.replace(question, vectors=np.stack(rows), admits=admits)
+        wanted = msgspec.structs.replace(asked, admits=admits)
         return await ViewSearcher(second_view, lexical_weight=0.0, thread=self._thread).search(wanted)

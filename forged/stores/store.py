@@ -129,8 +129,14 @@ class LimitedStore(Store, Protocol):
 class RemoteStore(Store, Protocol):
     """Protocol of a store on a server, which runs the search itself; its views are empty."""
 
+    has_second: bool
+    """True if the server has vectors of the second model (CJK) of this machine."""
+
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
         """Return the nearest memories for a question, a list for each scope. May raise anything."""
+
+    async def nearest_by_second(self, question: Question) -> Sequence[SearchResult]:
+        """Return the nearest memories for a question with vectors of the second model, as `nearest`."""
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """Return memories reached through the entities of a question, best first. May raise anything."""

@@ -318,7 +318,7 @@ def test_a_wrong_value_names_key_value_range_and_origin(user, key, value, allowe
     ("scopes", "message"),
     [
         ("user, repo", "memories of a repository travel with git, never by the server"),
-        ("org team", "must be words of session, user, agent, org, separated by commas$"),
+        ("org team", "must be words of user, session, agent, org, separated by commas$"),
     ],
 )
 def test_a_scope_that_no_server_shares_is_refused(user, scopes, message):

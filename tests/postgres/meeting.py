@@ -41,6 +41,7 @@ class Machine:
         role: str = "postgres",
         provider: ScriptedProvider | None = None,
         retrieve: str = "agent",
+        cjk_model: str = "",
         **settings: str | int,
     ) -> None:
         self.name, self.user_id = name, user_id
@@ -61,6 +62,7 @@ class Machine:
         self._memory = f'embedding_model = "{database.model.name}"\n'
         if provider is not None:
             self._memory += f'embedding_base_url = "{provider.base_url}"\n'
+        self._memory += f'cjk_embedding_model = "{cjk_model}"\n' if cjk_model else ""
         self.daemon = DaemonProcess(self.home, config=self._config(self.shared))
 
     def _config(self, shared: Mapping[str, str | int]) -> str:

@@ -254,7 +254,7 @@ async def calls_of(parts: Parts) -> list[list[tuple[str, ...]]]:
     """The texts that were embedded, for the files here and for the rows there, once all are."""
     index = parts.indexer.open(org_root(parts.resolver.home))
     await index.until_ended(index.generations.wanted)
-    queues = parts.indexer.queue, parts.memories.shared.queue
+    queues = parts.indexer.queue, parts.memories.shared.vectors.queues[""]
     return [list(each.identity.embedder.calls) for each in queues]
 
 

@@ -1,4 +1,4 @@
-"""A pooler between a machine and the team's server: only session mode works, others are refused by name."""
+"""A pooler between a machine and the team's server: all modes but session are refused by name."""
 
 from __future__ import annotations
 

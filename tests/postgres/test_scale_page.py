@@ -30,7 +30,7 @@ def made() -> set[str]:
         for name, each in vars(statements).items()
         if getattr(each, "__module__", "") == statements.__name__
     }
-    texts = {name for name in vars(statements) if name.isupper()} - {"TABLES"}
+    texts = {name for name in vars(statements) if name.isupper()} - {"TABLES", *vars(schema)}
     return {name for name in here | texts if name[0] != "_"} - _NO_STATEMENT
 
 
