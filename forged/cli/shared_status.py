@@ -97,7 +97,7 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     yield from (f"writes waiting here, {escape_line(reason)}" for reason in report.waits)
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
-        yield f"{rows} cannot be found there until the embedding model answers"
+        yield f"{rows} cannot be found there yet, for lack of a vector"
     if report.odd:
         yield f"left out of answers, as they cannot be read: {', '.join(map(escape_line, report.odd))}"
     if report.absent_documents:

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 THERE, WAITS = "there", "waits"
 _LOOK = "`forgectl ingest --list` shows what is there"
-_AGAIN_S, _PAUSE_S = 60.0, 0.1
+_AGAIN_S, _AFTER_ERROR_S, _PAUSE_S = 60.0, 2.0, 0.1
 _TICK = timedelta(microseconds=1)
+_SAME = timedelta(milliseconds=50)  # two measured offsets of one clock may differ by so much
+_ABSENT = WeakKeyDictionary[RootIndex, frozenset[str]]()
 _IN_MAPS = WeakKeyDictionary[VectorMap, frozenset[str]]()
 Pieces = dict[str, dict[str, Memory]]
 """Existing pieces by their source and id."""
@@ -198,11 +200,13 @@ async def _write_pieces(
     since, vectors = None, dict[str, tuple[Vectors, str]]()
     try:
         stock = _server_documents(shared)
-        if document not in shared.outbox.ids_to_remove:  # else its rows go as soon as that is sent
-            held = await stock.piece_ids(document)
         since = (await stock.gone([document])).get(document)
         vectors = await stock.vectors(older)
         others |= {each.document_id: each.newest for each in await stock.named((first.source, *older))}
+        if document not in shared.outbox.ids_to_remove and not _is_older(
+            shared, others.get(document), pieces
+        ):
+            held = await stock.piece_ids(document)
     except SharedError as error:
         if not error.is_away and error.reason != "unusable":
             raise
@@ -220,6 +224,17 @@ async def _write_pieces(
     return f"{WAITS}: {reason}" if reason else WAITS
 
 
+def _is_older(shared: SharedServer, newest: datetime | None, pieces: Sequence[Memory]) -> bool:
+    """Return True if rows are older than these pieces: a removal that is still on its way may take them."""
+    return newest is not None and max(_created(shared, each) for each in pieces) - newest > _SAME
+
+
+def _created(shared: SharedServer, memory: Memory) -> datetime:
+    """Return when a piece was written, by the clock of the server."""
+    offset = timedelta(seconds=shared.state.server_clock.offset_s)
+    return datetime.fromisoformat(memory.created_at) + offset
+
+
 def _to_row(
     shared: SharedServer,
     memory: Memory,
@@ -230,9 +245,7 @@ def _to_row(
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
     assert memory.piece is not None
-    created = datetime.fromisoformat(memory.created_at) + timedelta(
-        seconds=shared.state.server_clock.offset_s
-    )
+    created = _created(shared, memory)
     return Stored(
         scope=Scope.ORG,
         owner="",
@@ -280,10 +293,18 @@ async def documents_without_copy(memories: MemoryParts) -> frozenset[str]:
 
 
 def absent_documents(memories: MemoryParts) -> frozenset[str]:
-    """Return the ids of documents that this machine sent to the server and that are in no file here."""
+    """Return the ids of documents that this machine sent to the server and that are in no file here.
+
+    While the map lacks files that were just written, those of the last complete map.
+    """
     index = memories.indexer.open(org_root(memories.resolver.home))
     met = memories.state.replicas.of(DOCUMENTS)
-    return frozenset(met.keys() - _documents_in(index.map)) if met and index.map is not None else frozenset()
+    if not met or index.map is None:
+        return frozenset()
+    if index.generations.tried < index.generations.wanted:
+        return _ABSENT.get(index, frozenset()) & met.keys()
+    _ABSENT[index] = frozenset(met.keys() - _documents_in(index.map))
+    return _ABSENT[index]
 
 
 def _documents_in(home: VectorMap) -> frozenset[str]:
@@ -295,16 +316,19 @@ def _documents_in(home: VectorMap) -> frozenset[str]:
 
 
 async def removal_times(memories: MemoryParts, ids: Sequence[str]) -> dict[str, datetime]:
-    """Return when documents were removed from the server, by id; none if it does not answer."""
+    """Return when documents were removed from the server, by id and this machine's clock; none if offline."""
     with contextlib.suppress(SharedError):
         if (shared := memories.documents_server) is not None:
-            return await _server_documents(shared).gone(ids)
+            offset = timedelta(microseconds=shared.state.server_clock.offset_us)
+            gone = await _server_documents(shared).gone(ids)
+            return {each: at - offset for each, at in gone.items()}
     return {}
 
 
 async def follow_documents(memories: MemoryParts) -> None:
     """Remove files of documents that were removed elsewhere, until cancelled: on changes and each minute.
 
+    After an error it looks again soon.
     A document that was ingested again is newer than the mark of its removal, and stays. Raises nothing.
     """
     shared, wanted = memories.documents_server, asyncio.Event()
@@ -314,13 +338,17 @@ async def follow_documents(memories: MemoryParts) -> None:
     try:
         while True:
             wanted.clear()
+            again_s = _AGAIN_S
             try:
                 await _remove_stale_files(memories)
             except ForgedError as error:
-                logger.info("documents are not in step with the shared server error=%s", type(error).__name__)
+                again_s = _AFTER_ERROR_S
+                logger.debug(
+                    "documents are not in step with the shared server error=%s", type(error).__name__
+                )
             await asyncio.sleep(_PAUSE_S)  # a client that sends many documents notifies for each
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S):
+                async with asyncio.timeout(again_s):
                     await wanted.wait()
     finally:
         end()
@@ -337,15 +365,20 @@ async def _remove_stale_files(memories: MemoryParts) -> None:
         there = await documents_there(memories, index)
         names = [name for document, some in there.items() for name in (document, *(each.id for each in some))]
         gone = await _server_documents(shared).gone(names)
-        if dead := tuple(_removed_pieces(there, gone)):
-            await remove_pieces(memories, index, dead)
-            await memories.state.replicas.drop(DOCUMENTS, gone)
+        dead = frozenset(_removed_pieces(there, gone, shared.state.server_clock.offset_us))
+        if dead:
+            whole = {each for each, some in there.items() if all(piece.id in dead for piece in some)}
+            await memories.state.replicas.drop(DOCUMENTS, whole)  # first, or it would count as absent
+            await remove_pieces(memories, index, sorted(dead))
 
 
-def _removed_pieces(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
-    """Yield ids of pieces whose document was removed after they were written."""
+def _removed_pieces(
+    there: Mapping[str, list[Memory]], gone: Mapping[str, datetime], offset_us: int
+) -> Iterator[str]:
+    """Yield ids of pieces of documents that were removed later, by a clock that is `offset_us` ahead."""
     for document, some in there.items():
         for each in some:
             marks = (at for at in (gone.get(document), gone.get(each.id)) if at is not None)
-            if any(at.timestamp() * 1e9 >= time_ns(each.created_at) for at in marks):
+            created_ns = time_ns(each.created_at) + offset_us * 1000
+            if any(at.timestamp() * 1e9 >= created_ns for at in marks):
                 yield each.id

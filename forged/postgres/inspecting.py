@@ -56,9 +56,11 @@ async def check_schema(connection: Connection, settings: Settings) -> list[Findi
     """
     await require_current(connection, {MAIN: settings.model})
     with translated():
+        recorded = await recorded_models(connection)
+        due = sum(file.model in recorded for file in migrations())
         return [
-            Finding("migrations", "ok", f"all {len(migrations())} of this program"),
-            *[found async for found in _schema_findings(connection, settings)],
+            Finding("migrations", "ok", f"all {due}"),
+            *[found async for found in _schema_findings(connection, settings, recorded)],
         ]
 
 
@@ -72,9 +74,10 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     return found
 
 
-async def _schema_findings(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+async def _schema_findings(
+    connection: Connection, settings: Settings, recorded: Mapping[str, EmbeddingModel]
+) -> AsyncIterator[Finding]:
     """Yield findings about tables, indexes, row level security, policies and vector lengths."""
-    recorded = await recorded_models(connection)
     text = "\n".join(migration_texts({MAIN: settings.model} | recorded))
     tables = await _fetch_column(connection, _TABLES)
     yield _names_finding("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
@@ -130,13 +133,12 @@ def _second_finding(settings: Settings, recorded: Mapping[str, EmbeddingModel]) 
     vectors, there = RowVectors(settings, {}), recorded.get(CJK)
     vectors.recorded = recorded
     if vectors.problem:
-        return Finding("second model", "fail" if there else "warn", vectors.problem, "use the same model")
+        fix = "or leave memory.cjk_embedding_model empty"
+        return Finding("second model", "fail" if there else "warn", vectors.problem, fix)
     if there is None:
         return None
     if settings.second is None:
-        detail = (
-            f"rows in Chinese, Japanese and Korean have vectors of {there.name}, which this machine lacks"
-        )
+        detail = f"rows in Chinese, Japanese and Korean have vectors of {there.name}, not in use here"
         fix = f"set memory.cjk_embedding_model to it, and shared.cjk_dimension to {there.dimension}"
         return Finding("second model", "warn", detail, fix)
     return Finding("second model", "ok", f"{there.name}, {there.dimension} numbers")
@@ -167,12 +169,10 @@ async def _role_findings(connection: Connection, settings: Settings) -> AsyncIte
     yield Finding("role", "ok", f"{role}, limited to its own rows by row level security")
     ((owns_user,),) = await _fetch_all(connection, _IS_OWN, (settings.user_id,))
     if not owns_user:
-        yield Finding(
-            "user",
-            "fail",
-            f"{role} was not granted the rows of {settings.user_id}, who you are by shared.user_id",
-            f"set shared.user_id, or have `forgectl shared grant {settings.user_id} --role {role}` run",
-        )
+        user = settings.user_id
+        detail = f"{role} was not granted the rows of {user}, who you are by shared.user_id"
+        fix = f"set shared.user_id, or have `forgectl shared grant {user} --role {role}` run"
+        yield Finding("user", "fail", detail, fix)
 
 
 async def _row_findings(connection: Connection) -> AsyncIterator[Finding]:
@@ -225,10 +225,9 @@ async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIt
 
 def _pooler_finding(pooler: Pooler) -> Finding:
     """Return a finding about a pooler between this machine and the server."""
-    if not pooler:
-        return Finding("pooler", "ok", "none: connections are to the server itself")
-    if pooler == "session":
-        return Finding("pooler", "ok", "a pooler in session mode")
+    if pooler in {"", "session"}:
+        detail = "a pooler in session mode" if pooler else "none: connections are to the server itself"
+        return Finding("pooler", "ok", detail)
     detail = f"a pooler in {pooler} mode, with which forged does not work"
     return Finding("pooler", "fail", detail, POOLER_FIX)
 

@@ -303,6 +303,11 @@ class Replication:
         waiting = {each for each, unsent in self._unsent.items() if unsent.may_pass}.union(push)
         behind = moving + len(waiting) + len(plan.take_away) + len(plan.marks_to_send)
         at = self.progress.at if behind else time.time()
+        self._refused = {
+            each: sha256
+            for each, sha256 in self._refused.items()
+            if each in self._there and self._there[each].sha256 == sha256
+        }
         self.progress = SyncState(
             behind, kept, len(self._refused), at, self.progress.problem, len(self._absent)
         )

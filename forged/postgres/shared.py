@@ -201,9 +201,12 @@ class SharedServer:
             await self._pool.close()
 
     def _on_change(self, change: OwnerChange) -> None:
-        """Send what waits after a lost connection, as the server may be another one."""
+        """Send what waits, and missing vectors, after a lost connection: the server may be another one."""
         if not change.scope:
             self.replay.wake(ends_pauses=True)
+            self.filling.want(0)
+        elif self.vectors.is_usable(CJK):  # the writer may lack the second model
+            self.filling.want(0)
 
     def condition(self) -> SharedReport:
         """Return the state of the server, for status, doctor and `degraded`."""
@@ -401,7 +404,7 @@ class SharedServer:
             try:
                 await self._send(write, texts)
             except ProviderError:  # paused
-                pass
+                self.filling.want(0)
             except SharedError as error:
                 if error.kind == "final" and not writes[0].is_removal:
                     raise

@@ -206,9 +206,9 @@ def _forbidden_condition(here: ScopeTable) -> str:
 
 
 def _not_older_condition(here: ScopeTable) -> str:
-    """Return the SQL condition that a row is not older (by time, then hash), "" if unversioned."""
+    """Return the SQL condition that a row is not older (by time, then hash), "" for sessions."""
     if not here.versions:
-        return ""
+        return "WHERE EXCLUDED.created_at >= t.created_at" if here.scope is Scope.ORG else ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
 
 

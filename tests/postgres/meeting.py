@@ -10,7 +10,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from forged.files import parse
 from forged.memory import Scope
 from forged.postgres.statements import CHANNEL
 from forged.postgres.values import EmbeddingModel
@@ -18,7 +20,7 @@ from forged.postgres.writing import payload
 from forged_client import Client
 from forged_client.protocol import Document, Ingest, RemoveDocument, SharedReport
 from tests.support.clock import eventually
-from tests.support.daemon.process import DaemonProcess
+from tests.support.daemon.process import ALTERED, DaemonProcess
 from tests.support.postgres import Database, make_database, migrated
 from tests.support.provider import ScriptedProvider
 from tests.support.reading import bytes_of
@@ -28,7 +30,10 @@ SCOPES = "user agent"
 
 
 class Machine:
-    """A machine with a daemon. `cut` takes its way to the server away, as a train in a tunnel does."""
+    """A machine with a daemon. `cut` takes its way to the server away, as a train in a tunnel does.
+
+    With `ahead_s` its clock is so many seconds fast.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class Machine:
         provider: ScriptedProvider | None = None,
         retrieve: str = "agent",
         cjk_model: str = "",
+        ahead_s: float = 0.0,
         **settings: str | int,
     ) -> None:
         self.name, self.user_id = name, user_id
@@ -58,12 +64,15 @@ class Machine:
             "user_id": user_id,
             **settings,
         }
-        self.retrieve = retrieve
+        self.retrieve, self.ahead_s = retrieve, ahead_s
         self._memory = f'embedding_model = "{database.model.name}"\n'
         if provider is not None:
             self._memory += f'embedding_base_url = "{provider.base_url}"\n'
         self._memory += f'cjk_embedding_model = "{cjk_model}"\n' if cjk_model else ""
-        self.daemon = DaemonProcess(self.home, config=self._config(self.shared))
+        altered: dict[str, Any] = {}
+        if ahead_s:
+            altered = {"command": ALTERED, "env": {"FORGED_TEST_CLOCK_AHEAD_S": str(ahead_s)}}
+        self.daemon = DaemonProcess(self.home, config=self._config(self.shared), **altered)
 
     def _config(self, shared: Mapping[str, str | int]) -> str:
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in shared.items())
@@ -119,6 +128,12 @@ class Machine:
         """Remove a document; return True if the server gets the removal later."""
         with self.client() as client:
             return client.ask(RemoveDocument(name=name)).waits
+
+    def documents(self) -> set[str]:
+        """Return the ids of the documents in files."""
+        files = bytes_of((self.home / ".forge/org/memory").glob("*.md"))
+        pieces = [parse(data, "org", path.stem).piece for path, data in files.items()]
+        return {each.document_id for each in pieces if each is not None}
 
     def turn(self, message: str, **options: object) -> str:
         """Return the text that an agent gets for a message."""
@@ -201,7 +216,7 @@ def running(*machines: Machine) -> Iterator[None]:
         yield
         for each in machines:
             each.daemon.stop()
-            assert "Traceback" not in each.daemon.log(), each.daemon.log()
+            each.daemon.assert_no_traceback()
     finally:
         for each in machines:
             each.close()

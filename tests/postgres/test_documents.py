@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forged.config import Config
 from forged.config.values import SharedConfig
-from forged.errors import MemoryNotFound
+from forged.errors import MemoryNotFound, SharedError
 from forged.files import org_root
 from forged.maps import EmbeddingQueue
 from forged.memories.document_store import follow_documents
 from forged.memory import Scope
+from forged.postgres import ServerDocuments
+from forged.postgres.values import Stored
+from forged.postgres.writing import RemovalBatch
 from forged_client import Document, LocalFile
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.postgres.rows import running as sharing
-from tests.postgres.rows import until
+from tests.postgres.rows import soon, until
+from tests.postgres.test_forgetting import read_only
 from tests.postgres.test_sync import Machine, a_meeting, running
 from tests.support.clock import eventually
 from tests.support.postgres import Database
@@ -115,6 +120,55 @@ async def test_a_document_that_another_machine_removes_is_gone_from_files_and_ro
     assert database.sql(ROWS) == []
 
 
+async def test_a_document_that_is_ingested_again_elsewhere_outlives_an_earlier_removal_that_comes_late(
+    database, tmp_path
+):
+    """The removal of half an hour ago waited on a machine without a connection."""
+    async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
+        outcome = await ingested(one, LONG)
+        database.sql("UPDATE forged.organizational_memories SET created_at = now() - interval '1 hour'")
+        vectors = database.sql(VECTORS)
+        assert (await ingested(other, LONG)).shared == "there"
+        shared = other.memories.shared
+        assert shared is not None
+        before = datetime.now(UTC) - timedelta(hours=1)
+        old = "SELECT id FROM forged.organizational_memories WHERE created_at < now() - interval '1 minute'"
+        assert database.sql(old) == []
+        queued = [
+            Stored(scope=Scope.ORG, owner="", id=each, content=content, chunk_index=index, created_at=before)
+            for each, content, index in database.sql(
+                "SELECT id, content, chunk_index FROM forged.organizational_memories"
+            )
+        ]
+        document = {"document_id": outcome.document_id}
+        await shared.put([msgspec.structs.replace(each, **document) for each in queued])
+        assert database.sql(old) == [], "an older write that comes late changes nothing"
+        at = datetime.now(UTC) - timedelta(minutes=30)
+        late = RemovalBatch(scope=Scope.ORG, owner="", ids=(outcome.document_id,), at=at, kind="document")
+        async with shared.writer(soon()) as writer:
+            await writer.remove(late)
+        assert len(database.sql(ROWS)) == outcome.pieces
+        assert database.sql(VECTORS) == vectors, "none was embedded again"
+
+
+async def test_a_removal_is_followed_soon_after_a_server_that_did_not_answer_when_it_came_back(
+    database, tmp_path, monkeypatch
+):
+    """The news of the reconnect comes once, and the first questions may still fail."""
+    ask, failures = ServerDocuments.gone, iter(range(6))
+
+    async def failing(self: ServerDocuments, ids: Sequence[str]) -> dict[str, datetime]:
+        if next(failures, None) is not None:
+            raise SharedError("away", reason="unreachable")
+        return await ask(self, ids)
+
+    async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
+        await ingested(one, LONG)
+        monkeypatch.setattr(ServerDocuments, "gone", failing)
+        await other.ask(wire.RemoveDocument(name="guide.md"))
+        await until(lambda: not files(tmp_path, "one"), 30)
+
+
 async def test_a_clock_that_is_behind_removes_and_brings_all_the_same(database, tmp_path):
     async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
         await ingested(one, OTHER)
@@ -175,6 +229,64 @@ def test_two_daemons_bring_and_remove_documents_while_they_cannot_reach_the_serv
         one.mend()
         eventually(lambda: not there.documents().documents)
         assert not there.documents().reason
+
+
+def test_no_document_counts_as_removed_by_hand_while_it_is_ingested(server, tmp_path):
+    meeting = a_meeting(server, "forged_absent")
+    one = Machine("one", tmp_path, meeting, scopes="org")
+    with running(one):
+        eventually(lambda: one.status.listening)
+        with read_only(meeting):
+            for number in range(20):
+                one.ingest(f"page{number % 4}.md", f"{OTHER} {number}")
+                assert one.status.absent_documents == 0, number
+        eventually(lambda: not one.status.waiting)
+        for path in (one.home / ".forge/org/memory").glob("*.md"):
+            path.unlink()
+        eventually(lambda: one.status.absent_documents == 4)
+
+
+def lists_guide(machine: Machine) -> bool:
+    with machine.client() as client:
+        return "guide.md" in {each.source for each in client.documents().documents}
+
+
+@pytest.mark.parametrize("ahead_s", [-300, 300])
+def test_documents_are_removed_and_come_back_whatever_the_clock_of_their_machine_says(
+    server, tmp_path, ahead_s
+):
+    """Both the removal of what is newer by a fast clock, and a new ingest that is older by a slow one."""
+    meeting = a_meeting(server, f"forged_documents_{ahead_s + 300}")
+    one = Machine("one", tmp_path, meeting, scopes="org", ahead_s=ahead_s)
+    other = Machine("other", tmp_path, meeting, scopes="org")
+    with running(one, other):
+        for machine in (one, other):
+            eventually(lambda machine=machine: machine.status.listening)
+        one.ingest("guide.md", OTHER)
+        other.remove_document("guide.md")
+        eventually(lambda: not one.documents())
+        assert one.ingest("guide.md", OTHER) in one.documents()
+        gone = one.ingest("later.md", "Sea lions bark.")
+        other.remove_document("later.md")
+        eventually(lambda: gone not in one.documents())
+        assert len(one.documents()) == 1, "the removal of before was not carried out again"
+        with one.client() as client:
+            (kept,) = one.documents()
+            file = LocalFile("/docs/guide.md", "1 /")
+            client.ingest([Document(source="guide.md", text=OTHER, file=file)])
+            client.ask(wire.RemoveDocuments(document_ids=(kept,), below="/docs"))
+            eventually(lambda: not lists_guide(other))
+            client.restore(str(one.workspace), "guide.md")
+        eventually(lambda: lists_guide(other))
+        assert one.documents() == {kept}
+        other.remove_document("guide.md")
+        eventually(lambda: not one.documents())
+        assert one.ingest("guide.md", OTHER) == kept
+        one.ingest("later.md", "Sea lions sleep.")
+        other.remove_document("later.md")
+        eventually(lambda: len(one.documents()) == 1)
+        assert one.documents() == {kept}
+        eventually(lambda: one.status.absent_documents == 0)
 
 
 # --- documents follow their folder -----------------------------------------------------------------------

@@ -252,6 +252,25 @@ async def test_a_text_that_replaces_another_stays_so_when_it_was_told_elsewhere_
     assert (heads, chains.concurrent_heads) == ({newer, again}, {}), "what was replaced since is no twin"
 
 
+async def test_a_row_that_is_forgotten_before_it_is_fetched_counts_as_no_bad_row():
+    world = World()
+    await world.begin()
+    one, other, _ = world.machines
+    gone = one.write("soon forgotten")
+    await one.sync()
+    there = world.server.file
+
+    async def fetch(ids):
+        await one.forget([gone], "chain")
+        await one.sync()
+        return {each: there(each) for each in ids if each in world.server.rows}
+
+    other.replication._rows.fetch = fetch
+    await other.sync()
+    assert gone not in other.files
+    assert other.replication.progress.refused == 0
+
+
 # --- one memory at a time --------------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ def text_of(name: str, scope: Scope) -> str:
         return maker
     if name == "search":
         return maker(scope, dimension=3)
-    return maker() if name == "keep_newest" else maker(scope)
+    return maker(scope)
 
 
 def test_every_statement_is_reported_and_no_other():
@@ -54,7 +54,7 @@ def test_every_statement_is_reported_and_no_other():
 def test_a_statement_that_goes_to_one_shard_names_whose_rows_it_wants(name: str):
     for scope in OWNED:
         text = " ".join(text_of(name, scope).split())
-        column = "session_id" if name == "keep_newest" else schema.owner_column(scope)
+        column = "session_id" if name == "KEEP_NEWEST" else schema.owner_column(scope)
         by_owner = (
             rf"\b({column}|owner) = (%\(owner\)s|i\.{column})|\(scope, owner, |INTO \S+ AS t \({column}, "
         )
@@ -65,5 +65,5 @@ def test_a_statement_that_goes_to_one_shard_names_whose_rows_it_wants(name: str)
 def test_a_statement_that_goes_to_all_shards_names_no_owner():
     everywhere = [name for name, where in reported().items() if where.startswith("all shards")]
 
-    assert everywhere == ["sweep"]
-    assert "session_id" not in statements.sweep()
+    assert everywhere == ["SWEEP"]
+    assert "session_id" not in statements.SWEEP

@@ -137,6 +137,15 @@ class TestARow:
             shared.filling.want(0)
             await until(lambda: columns(both, scope) == RIGHT)
 
+    async def test_of_a_machine_without_the_model_gets_its_vector_soon(self, scope, both, tmp_path):
+        if scope is Scope.SESSION:
+            pytest.skip("rows of a session end within the hour")
+        async with server_of(both, tmp_path / "a") as one, server_of(both, tmp_path / "b", None) as other:
+            await one.state.replicas.record_sent((Scope.AGENT, "ada/coder"), {"mem_zh": "seen"})
+            await until(lambda: one.listening.is_connected)
+            await other.put(rows_of(scope))
+            await until(lambda: columns(both, scope) == RIGHT)
+
     async def test_of_a_time_before_the_second_model_is_embedded_anew(self, scope, database, tmp_path):
         """Also while daemons run: they notice that the database has the model now."""
         if scope is Scope.SESSION:
@@ -196,12 +205,26 @@ def test_a_vector_is_sent_if_the_database_has_its_model_for_the_text(text, made_
     assert sent.model == (made_by if fits else MAIN)
 
 
-@pytest.mark.parametrize("scope", [Scope.USER, Scope.AGENT, Scope.ORG])
-def test_its_graph_finds_the_nearest_rows(scope, both):
+COLUMNS = {
+    Scope.USER: "user_id, agent_id, id",
+    Scope.AGENT: "agent_id, user_id, id",
+    Scope.ORG: "agent_id, document_id, id",
+}
+
+
+@pytest.mark.parametrize("scope", COLUMNS)
+def test_its_graph_finds_the_nearest_of_many_rows(scope, both):
+    owner = OWNERS[scope] or "any"
+    both.sql(
+        f"INSERT INTO {TABLES[scope]} ({COLUMNS[scope]}, content, embedding_cjk)"
+        " SELECT %s, 'x', 'mem_' || n, '数据库', (SELECT array_agg(random() + n %% 2 + 0 * d)::vector"
+        " FROM generate_series(1, 12) AS d) FROM generate_series(1, 3000) AS n",
+        [owner],
+    )
+    both.sql(f"ANALYZE {TABLES[scope]}")
+    both.sql(f"ALTER DATABASE {both.name} SET enable_seqscan = off")  # so few rows are read as fast
     text = statements.search(scope, CJK, dimension=SECOND.dimension)
-    values = {"owner": OWNERS[scope], "vector": str([0.5] * 12), "least": 0.0, "now": NOW, "limit": 5}
-    for name in ("enable_seqscan", "enable_sort"):  # the table is empty
-        both.sql(f"ALTER DATABASE {both.name} SET {name} = off")
+    values = {"owner": owner, "vector": str([0.5] * 12), "least": 0.0, "now": NOW, "limit": 5}
     plan = "\n".join(line for (line,) in both.sql(f"EXPLAIN {text}", values))
     assert re.search(r"Index Scan using \S*(near_cjk|_embedding_cjk_idx) ", plan), plan
 

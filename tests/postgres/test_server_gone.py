@@ -15,6 +15,8 @@ import pytest
 from forged.errors import SharedError
 from forged.memory import Scope
 from forged.postgres import SharedServer
+from tests.postgres.meeting import Machine, a_meeting
+from tests.postgres.meeting import running as machines_running
 from tests.postgres.rows import ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database, make_database, migrated
@@ -178,6 +180,18 @@ async def test_what_the_server_refuses_for_good_is_reported_and_holds_up_nothing
         assert await there(shared) == ["a", "b"]
         (reported,) = shared.condition().refused
         assert reported.startswith("put mem_bad: the shared PostgreSQL answered CheckViolation")
+
+
+def test_status_knows_what_waits_as_soon_as_a_killed_daemon_answers_again(server, tmp_path):
+    machine = Machine("killed", tmp_path, a_meeting(server, "forged_killed"), scopes="org")
+    with machines_running(machine):
+        machine.cut()
+        for number in range(300):
+            machine.ingest(f"{number}.md", f"The page {number} is about leave.")
+        for _ in range(3):
+            machine.daemon.kill()
+            machine.daemon.start()
+            assert machine.status.waiting == 300
 
 
 def children(pid: int) -> list[int]:

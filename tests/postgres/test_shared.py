@@ -148,6 +148,20 @@ async def test_rows_get_their_vectors_when_the_model_is_back(database: Database,
         assert set(embedder.texts) == {"one of "}
 
 
+async def test_rows_get_their_vectors_when_the_server_is_back(database: Database, tmp_path: Path):
+    """Without waiting for the next look, which is an hour later."""
+    async with running(database, tmp_path, queue=EmbeddingQueue(ScriptedEmbedder())) as shared:
+        await shared.put([row(Scope.ORG, "", "one", vector=None)])
+        await until(lambda: shared.listening.is_connected and not shared.condition().without_vector)
+        database.sql("UPDATE forged.organizational_memories SET embedding = NULL")
+        database.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        lacking = "SELECT id FROM forged.organizational_memories WHERE embedding IS NULL"
+        await until(lambda: not database.sql(lacking))
+
+
 async def test_a_row_that_the_model_refuses_keeps_no_other_waiting(database: Database, tmp_path: Path):
     embedder = ScriptedEmbedder()
     embedder.poison["bad of "] = "bad_input"

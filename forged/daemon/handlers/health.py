@@ -61,6 +61,7 @@ async def _try_model(probe: Probe) -> wire.Trial:
 _PROBLEMS_SHOWN = 1000
 _CUT_SHOWN = 10
 _EVENTS_WAITING = 1024
+_OPENS_S = 1.0
 
 
 def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
@@ -83,6 +84,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         daemon.disk_refusals,
         daemon.config.memory,
     )
+    await state.wait_until_open(_OPENS_S)  # else numbers of what waits would be too low
     await refused.try_again()
     identity = indexer.identity
     warnings = (

@@ -3,25 +3,32 @@
     python altered.py [MODULE:NAME=NUMBER...] serve ...
 
 SIGUSR2 advances the clock of deadlines and waits, `time.monotonic`, by a minute, in the daemon alone. The
-capture worker, which imports this file and gets no signal, keeps its clock, but gets the constants.
+capture worker, which imports this file and gets no signal, keeps its clock, but gets the constants. With
+FORGED_TEST_CLOCK_AHEAD_S the clock of the date, `time.time`, is so many seconds fast in both.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import signal
 import sys
 import time
 
 _MINUTE_S = 61.0
 
-_real = time.monotonic
+_real, _real_date = time.monotonic, time.time
 _ahead = 0.0
+_DATE_AHEAD_S = float(os.environ.get("FORGED_TEST_CLOCK_AHEAD_S", "0"))
 
 
 def _monotonic() -> float:
     return _real() + _ahead
+
+
+def _date() -> float:
+    return _real_date() + _DATE_AHEAD_S
 
 
 def _forward(*_: object) -> None:
@@ -39,6 +46,7 @@ def _set(constant: str) -> None:
 
 
 time.monotonic = _monotonic
+time.time = _date
 
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR2, _forward)
