@@ -328,19 +328,27 @@ async def removal_times(memories: MemoryParts, ids: Sequence[str]) -> dict[str, 
 async def follow_documents(memories: MemoryParts) -> None:
     """Remove files of documents that were removed elsewhere, until cancelled: on changes and each minute.
 
-    After an error it looks again soon.
-    A document that was ingested again is newer than the mark of its removal, and stays. Raises nothing.
+    After an error it looks again soon. A document that was ingested again is newer than the mark of its
+    removal, and stays. After each connect, the newer of two documents of one source stays. Raises nothing.
     """
-    shared, wanted = memories.documents_server, asyncio.Event()
+    shared, wanted, connected = memories.documents_server, asyncio.Event(), asyncio.Event()
     if shared is None:
         return
-    end = shared.listen(lambda change: wanted.set() if change.scope in {"", Scope.ORG} else None)
+    ends = (
+        shared.listen(lambda change: wanted.set() if change.scope in {"", Scope.ORG} else None),
+        shared.listen(lambda change: None if change.scope else connected.set()),
+    )
     try:
         while True:
             wanted.clear()
             again_s = _AGAIN_S
             try:
                 await _remove_stale_files(memories)
+                if connected.is_set() and not shared.outbox.count(frozenset({"put", "document"})):
+                    await _settle_sources(memories, shared)
+                    connected.clear()
+                    continue
+                again_s = _AFTER_ERROR_S if connected.is_set() else _AGAIN_S
             except ForgedError as error:
                 again_s = _AFTER_ERROR_S
                 logger.debug(
@@ -351,7 +359,25 @@ async def follow_documents(memories: MemoryParts) -> None:
                 async with asyncio.timeout(again_s):
                     await wanted.wait()
     finally:
-        end()
+        for end in ends:
+            end()
+
+
+async def _settle_sources(memories: MemoryParts, shared: SharedServer) -> None:
+    """Remove from the server all but the newest document of each source that this machine has sent.
+
+    Machines that were offline did not know of one another's.
+    """
+    there = await documents_there(memories, memories.indexer.open(org_root(memories.resolver.home)))
+    sent = there.keys() & memories.state.replicas.of(DOCUMENTS)
+    sources = {each.piece.source for document in sent for each in there[document] if each.piece}
+    by_source: dict[str, list[ServerDocument]] = {}
+    for each in await _server_documents(shared).named(sources) if sources else ():
+        by_source.setdefault(each.source, []).append(each)
+    for some in by_source.values():
+        *older, _ = sorted(some, key=lambda each: (each.newest, each.document_id))
+        for each in older:
+            await shared.remove_document(each.document_id, newest=each.newest)
 
 
 async def _remove_stale_files(memories: MemoryParts) -> None:

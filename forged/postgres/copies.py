@@ -34,7 +34,7 @@ from forged_client.protocol import CopiesReport
 ROOT = "documents of the team"
 """The root of every copy: no path, so that it equals no root of files."""
 
-_EVERY_S, _PAUSE_S = 30.0, 1.0
+_EVERY_S, _AFTER_ERROR_S, _PAUSE_S = 30.0, 2.0, 1.0
 _AT_ONCE = 50
 _SEEN_KEPT = 200
 _LOST = frozenset({"permission", "role"})
@@ -146,7 +146,7 @@ class DocumentCopies:
                 await self._look()
                 await asyncio.sleep(_PAUSE_S)  # a client that sends many documents notifies for each
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_EVERY_S):
+                    async with asyncio.timeout(_AFTER_ERROR_S if self._problem else _EVERY_S):
                         await self._wanted.wait()
         finally:
             for end in ends:

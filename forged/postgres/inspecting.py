@@ -75,7 +75,7 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
 
 
 async def _schema_findings(
-    connection: Connection, settings: Settings, recorded: Mapping[str, EmbeddingModel]
+    connection: Connection, settings: Settings, recorded: dict[str, EmbeddingModel]
 ) -> AsyncIterator[Finding]:
     """Yield findings about tables, indexes, row level security, policies and vector lengths."""
     text = "\n".join(migration_texts({MAIN: settings.model} | recorded))

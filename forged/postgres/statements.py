@@ -74,7 +74,7 @@ def search(
     elif filters:
         return _filtered_search(here, rows, columns, nearest, f"{own} AND {passing}", distance)
     else:
-        rows = f"({nearest}, id LIMIT {_POOL} * %(limit)s) AS pool"
+        rows = f"({nearest} LIMIT {_POOL} * %(limit)s) AS pool"
     return f"""
         SELECT {columns}, {distance} AS distance FROM {rows}
         ORDER BY distance, id LIMIT %(limit)s"""

@@ -425,3 +425,25 @@ def test_one_miss_between_answers_is_forgotten():
 
     run(work())
     assert server.asked == 8
+
+
+@pytest.mark.parametrize("newer", ["one", "other"])
+def test_of_two_texts_of_one_source_by_machines_that_were_offline_the_newer_one_stays(
+    newer, server, tmp_path
+):
+    database = a_meeting(server, f"forged_offline_{newer}")
+    machines = {
+        name: Machine(name, tmp_path, database, scopes="org", retrieve="org") for name in ("one", "other")
+    }
+    with running(*machines.values()):
+        machines["one"].cut()
+        order = sorted(machines, key=lambda name: name == newer)
+        ids = [machines[name].ingest("guide.md", f"The leave by {name} is long.") for name in order]
+        machines["one"].mend()
+        eventually(
+            lambda: (
+                database.sql("SELECT DISTINCT document_id FROM forged.organizational_memories") == [(ids[1],)]
+            )
+        )
+        eventually(lambda: machines[order[0]].documents() == set())
+        assert machines[newer].documents() == {ids[1]}
