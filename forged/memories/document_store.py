@@ -364,10 +364,7 @@ async def follow_documents(memories: MemoryParts) -> None:
 
 
 async def _settle_sources(memories: MemoryParts, shared: SharedServer) -> None:
-    """Remove from the server all but the newest document of each source that this machine has sent.
-
-    Machines that were offline did not know of one another's.
-    """
+    """Remove all but the newest document of each source here: offline machines know of no other's."""
     there = await documents_there(memories, memories.indexer.open(org_root(memories.resolver.home)))
     sent = there.keys() & memories.state.replicas.of(DOCUMENTS)
     sources = {each.piece.source for document in sent for each in there[document] if each.piece}
