@@ -72,6 +72,7 @@ def status_command(call: Invocation) -> None:
         "scopes": sorted(settings.scopes),
         "model": settings.model.name,
         "dimension": settings.model.dimension,
+        "second_model": settings.second.name if settings.second is not None else "",
         "members": [_member_as_json(member) for member in members],
     }
     show(call, about, map(escape_line, _status_lines(about, members)))
@@ -83,7 +84,9 @@ def _status_lines(about: dict[str, object], members: Sequence[Member]) -> Iterat
     scopes = about["scopes"]
     assert isinstance(scopes, list)
     yield f"shared: {', '.join(scopes) or 'nothing'}; you are {about['user_id']} there"
-    yield f"embeddings of {about['model']}, {about['dimension']} numbers each"
+    second = about["second_model"]
+    others = f"; of {second} for Chinese, Japanese and Korean" if second else ""
+    yield f"embeddings of {about['model']}, {about['dimension']} numbers each{others}"
     for member in members:
         yield f"role {member.role}: {', '.join(map(_owner_name, member.owners)) or 'reads documents'}"
     if not members:
