@@ -133,7 +133,7 @@ def _second_finding(settings: Settings, recorded: Mapping[str, EmbeddingModel]) 
     vectors, there = RowVectors(settings, {}), recorded.get(CJK)
     vectors.recorded = recorded
     if vectors.problem:
-        fix = "or leave memory.cjk_embedding_model empty"
+        fix = f"{'use its model' if there else 'run that'}, or leave memory.cjk_embedding_model empty"
         return Finding("second model", "fail" if there else "warn", vectors.problem, fix)
     if there is None:
         return None
