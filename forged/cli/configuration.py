@@ -81,6 +81,8 @@ MEANINGS = {
     "shared.user_id": "your name on that server; empty: your login name",
     "shared.team_agents": "agents that the team has in common; all others are yours",
     "shared.dimension": "numbers per embedding, checked on insert",
+    "shared.cjk_dimension": "numbers per embedding of memory.cjk_embedding_model",
+    "shared.documents_mib": "most MiB of copies of the team's documents, the newest first",
     "trust.mode": "follow (also what is merged later) or locked: meaning of `forgectl trust`",
 }
 

@@ -72,9 +72,8 @@ class DocumentCopies:
         self._map: VectorMap | None = None
         self._model = ""  # that the vectors of the map are of
         self._digest: str | None = None
-        self._is_current = False
-        self._outages = 0
-        self._problem = ""
+        self._is_current, self._outages = False, 0
+        self._problem, self._was_away = "", False
         self._unsaved = set[str]()  # documents with files that are to be written
         self._looked_at: float | None = None  # of the monotonic clock
         self._dropped = set[str]()  # documents and pieces removed here since a look began
@@ -130,7 +129,7 @@ class DocumentCopies:
             has_more=self.has_more,
             is_shown=self._is_current,
             looked_s=None if self._looked_at is None else round(time.monotonic() - self._looked_at, 1),
-            problem=self._problem,
+            problem="" if self._was_away and not self._shared.is_failing else self._problem,
         )
 
     # --- in step with the server ------------------------------------------------------------------------
@@ -191,13 +190,14 @@ class DocumentCopies:
         try:
             await self._follow()
         except SharedError as error:
-            self._problem = str(error)
+            self._problem, self._was_away = str(error), error.is_away
             if error.reason in _LOST or await asyncio.to_thread(self._folder.is_expired):
                 await self._erase()
             elif error.is_away and not self._shared.listening.is_connected:
                 self._is_current = True  # offline, where the copies are all there is
         except (StoreError, OSError) as error:
             self._problem = f"copies cannot be written: {getattr(error, 'strerror', None) or error}"
+            self._was_away = False
         else:
             self._problem, self._looked_at = "", time.monotonic()
             self._is_current = self._is_current or outages == self._outages

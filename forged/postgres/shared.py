@@ -263,6 +263,11 @@ class SharedServer:
             self._problem = str(error)
             raise SharedError(str(error), reason="unusable") from error
 
+    @property
+    def is_failing(self) -> bool:
+        """True from a failure of the server until it answers again."""
+        return self._pool.health.trouble is not None
+
     async def answers(self) -> bool:
         """Return True if the server takes a new connection after a failure; it is asked again then."""
         return await self._pool.recovers()

@@ -447,3 +447,15 @@ def test_of_two_texts_of_one_source_by_machines_that_were_offline_the_newer_one_
         )
         eventually(lambda: machines[order[0]].documents() == set())
         assert machines[newer].documents() == {ids[1]}
+
+
+def test_status_says_nothing_of_the_way_to_a_server_that_answers(server, tmp_path):
+    database = a_meeting(server, "forged_said")
+    machine = Machine("one", tmp_path, database, scopes="org", retrieve="org")
+    with running(machine):
+        for _ in range(3):
+            machine.cut()
+            eventually(lambda: machine.status.copies.problem)
+            machine.mend()
+            eventually(lambda: machine.status.state == "ok")
+            assert machine.status.copies.problem == ""

@@ -572,6 +572,11 @@ class Scripted:
         self.questions: list[Question] = []
         self.cancelled = 0
 
+    has_second = False
+
+    async def nearest_by_second(self, question: Question) -> Sequence[SearchResult]:
+        raise AssertionError("it has no vectors of the second model")
+
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
         self.questions.append(question)
         if self.error is not None:
