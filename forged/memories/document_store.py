@@ -374,7 +374,8 @@ async def _settle_sources(memories: MemoryParts, shared: SharedServer) -> None:
     for some in by_source.values():
         *older, _ = sorted(some, key=lambda each: (each.newest, each.document_id))
         for each in older:
-            await shared.remove_document(each.document_id, newest=each.newest)
+            at = each.newest + _SAME  # it may be ingested again just now
+            await shared.remove(Scope.ORG, "", (each.document_id,), kind="document", at=at)
 
 
 async def _remove_stale_files(memories: MemoryParts) -> None:

@@ -383,13 +383,15 @@ class SharedServer:
         kind: str = "chain",
         *,
         newest: datetime | None = None,
+        at: datetime | None = None,
     ) -> None:
         """Remove memories from server and queue for good; queue the removal if the server is away.
 
-        Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead.
+        Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead. `at`:
+        time of the removal if it is not now; documents that were ingested again later stay.
         """
         await self.state.wait_until_open()
-        at = max(self.now(), newest or datetime.min.replace(tzinfo=UTC))
+        at = at or max(self.now(), newest or datetime.min.replace(tzinfo=UTC))
         batch = RemovalBatch(scope=Scope(scope), owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
