@@ -387,8 +387,8 @@ class SharedServer:
     ) -> None:
         """Remove memories from server and queue for good; queue the removal if the server is away.
 
-        Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead. `at`:
-        time of the removal if it is not now; documents that were ingested again later stay.
+        Durable on return; raises StoreError. `newest`: time of the newest, by a clock that may be ahead.
+        `at`: time of the removal if it is not now; documents that were ingested again later stay.
         """
         await self.state.wait_until_open()
         at = at or max(self.now(), newest or datetime.min.replace(tzinfo=UTC))

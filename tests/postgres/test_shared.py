@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,15 @@ async def test_a_vector_that_is_lost_is_made_again_by_the_owner_alone(
         await until(lambda: shared.condition().without_vector == 0)
     bare = database.sql("SELECT user_id FROM forged.user_memories WHERE embedding IS NULL")
     assert bare == [("bob",)]
+
+
+async def test_a_removal_of_an_earlier_time_leaves_a_document_that_is_newer(shared: SharedServer):
+    await shared.put([row(Scope.ORG, "", "page", document_id="doc_1")])
+
+    await shared.remove(Scope.ORG, "", ("doc_1",), kind="document", at=NOW - timedelta(milliseconds=1))
+    assert await found(shared) == ["page"]
+    await shared.put([row(Scope.ORG, "", "page", document_id="doc_1")])  # the mark is older than it
+    assert await found(shared) == ["page"]
+
+    await shared.remove(Scope.ORG, "", ("doc_1",), kind="document", at=NOW)
+    assert await found(shared) == []
