@@ -259,7 +259,7 @@ class World:
 
     def listed(self, machine: Machine, owner: tuple[str, str]) -> dict[str, str]:
         with machine.client() as client:
-            found = client.list(str(machine.workspace), **options_of(owner)).memories
+            found = client.list(str(machine.workspace), limit=1000, **options_of(owner)).memories
             return {each.id: each.content for each in found}
 
 
