@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
@@ -129,6 +129,19 @@ class MemoryStore:
             kept_at = self._move_file(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), note_bytes)
             removed.append(RemovedFile(id_, os.path.join(path, name), kept_at))
         return tuple(removed)
+
+    def check_places(self, files: Iterable[tuple[str, str, bytes]]) -> None:
+        """Raise MemoryExists if another file is at the folder and name of one of these removed files."""
+        for folder, name, data in files:
+            path, there = os.path.join(self.root.top, folder, name), data
+            with (
+                atomic.explained(f"cannot read {path}"),
+                contextlib.suppress(FileNotFoundError),
+                self._open_folder(folder) as directory,
+            ):
+                there = atomic.read(directory, name)
+            if there != data:
+                raise MemoryExists(f"there is another file at {path}; move it out of the way")
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
         """Restore a removed file with its old bytes, unless these are there, and return its path.

@@ -118,18 +118,19 @@ class Remover:
     async def restore(self, root: Root, some: Sequence[TrashEntry]) -> Intent:
         """Restore trash entries' files to their places and link their former successors to them again.
 
-        Returns the intent, which is recorded until the rest of the work is done.
+        Returns the intent, which is recorded until the rest of the work is done. Restores none if another
+        file is at the place of one: an intent that cannot end would bring back later forgotten memories.
         """
         store = MemoryStore(root)
+        places = [(each.note.folder, each.note.name, each.data) for each in some]
+        await asyncio.to_thread(store.check_places, places)
         counted = [each for each in some if each.note.counted]
         await self._trust.accept_hashes(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
         await self._trust.record_own(root, [each.note.own for each in some if each.note.own is not None])
         ids, taking = [each.note.id for each in some], RemovalTerms(batch=some[0].note.batch if some else "")
         intent = await asyncio.to_thread(_make_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
-        await asyncio.to_thread(
-            lambda: [store.put_back(each.note.folder, each.note.name, each.data) for each in some]
-        )
+        await asyncio.to_thread(lambda: [store.put_back(*each) for each in places])
         await self._relink_followers(root, store, intent, counted)
         await asyncio.to_thread(self._trash.drop, some)
         return intent

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.errors import MemoryNotFound
+from forged.errors import MemoryNotFound, StoreError
 from forged.memories.removal import remove_memories
 from forged.memories.restore import resume
 from forged.state import Intent
@@ -67,6 +67,24 @@ async def test_a_chain_that_was_forgotten_comes_back_as_it_was(home, repo):
     assert [each.id for each in back.memories] == ["mem_1", "mem_2", "mem_3"]
     assert [hit.id for hit in found.memories] == ["mem_3"]
     assert list((home / "state/trash").iterdir()) == []
+
+
+@pytest.mark.parametrize("taken", ["mem_1", "mem_2", "mem_3"])
+async def test_a_chain_comes_back_as_a_whole_or_not_at_all(home, repo, taken):
+    """Else a later start would go on, and bring back memories that were forgotten since."""
+    put(repo, *THREE)
+    before = files(repo)
+    async with assembled(home) as parts:
+        await away(parts, repo, "mem_3")
+        other = repo / f".forge/memory/{taken}.md"
+        other.write_bytes(b"notes of a person")
+        with pytest.raises(StoreError, match="there is another file"):
+            await restored(parts, repo, "mem_1")
+        assert list(files(repo)) == [f".forge/memory/{taken}.md"]
+        assert list(parts.state.intents.values()) == []
+        other.unlink()
+        await restored(parts, repo, "mem_1")
+    assert files(repo) == before
 
 
 @pytest.mark.parametrize("gone", ["mem_1", "mem_2", "mem_3"])
