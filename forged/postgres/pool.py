@@ -227,12 +227,18 @@ class Pool:
 
     async def _open_or_wait(self, deadline: float) -> Connection:
         """Open a connection, or wait until the server has one left or another one is returned here."""
+        full: SharedError | None = None
         while True:
             try:
                 return await self._open_new(deadline)
+            except TimeoutError:
+                if full is not None:  # the reason for which the time is over
+                    raise full from None
+                raise
             except SharedError as error:
                 if error.reason != "busy" or time.monotonic() + _FULL_S >= deadline:
                     raise
+                full = error
             await asyncio.sleep(_FULL_S)
             if self._idle:
                 return await self._take_ready(deadline)
