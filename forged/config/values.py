@@ -285,6 +285,7 @@ def words_of(value: object) -> list[str]:
 
 
 def allowed_values(kind: msgspec.inspect.Type) -> str:
+    """Return in words which values a setting of a type may have."""
     match kind:
         case msgspec.inspect.UnionType():
             return allowed_values(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))

@@ -344,12 +344,13 @@ async def follow_documents(memories: MemoryParts) -> None:
             again_s = _AGAIN_S
             try:
                 await _remove_stale_files(memories)
-                if connected.is_set() and not shared.outbox.count(frozenset({"put", "document"})):
-                    await _settle_sources(memories, shared)
+                if connected.is_set() and not _has_unsent(shared):
                     connected.clear()
+                    await _settle_sources(memories, shared)
                     continue
                 again_s = _AFTER_ERROR_S if connected.is_set() else _AGAIN_S
             except ForgedError as error:
+                connected.set()  # a settling may be unfinished
                 again_s = _AFTER_ERROR_S
                 logger.debug(
                     "documents are not in step with the shared server error=%s", type(error).__name__
@@ -361,6 +362,12 @@ async def follow_documents(memories: MemoryParts) -> None:
     finally:
         for end in ends:
             end()
+
+
+def _has_unsent(shared: SharedServer) -> bool:
+    """Return True if writes wait that the server has not refused yet."""
+    waiting = shared.outbox.count(frozenset({"put", "remove", "document"}))
+    return waiting > sum(shared.outbox.troubles.values())
 
 
 async def _settle_sources(memories: MemoryParts, shared: SharedServer) -> None:
